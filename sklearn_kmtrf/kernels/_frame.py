@@ -1,0 +1,138 @@
+"""The frame in which distances are computed: shifted and scaled without rounding.
+
+k-means does not change when the data are shifted or scaled, but floating point does:
+far from the origin ``|x|^2 - 2 x.c + |c|^2`` cancels, near 1e200 it overflows, near
+1e-200 it underflows. Kernels therefore see ``(x - shift) * scale``.
+
+The shift lies near the mean but has few bits, and the scale is a power of two. So for
+nearly all data (integers, floats of one magnitude, a large common offset) the frame is
+exact: samples at equal distances stay at equal distances.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+# Squares of numbers between these two neither overflow nor underflow, with room for
+# the sum of 2^200 of them and for differences of 2^-53 of the largest.
+_LARGEST, _SMALLEST = 2.0**400, 2.0**-400
+# Bits of the shift below the spread of a feature.
+_SHIFT_BITS = 10
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The map ``x -> (x - shift) * scale``.
+
+    Parameters
+    ----------
+    shift : ndarray of shape (n_features,), float64
+        In the units of the data.
+
+    scale : float
+        A power of two.
+    """
+
+    shift: np.ndarray
+    scale: float = 1.0
+
+    @property
+    def offset(self):
+        """The shift in the units of the frame, (n_features,)."""
+        return self.shift * self.scale
+
+    def enter(self, values):
+        """Values of the user in the units of the frame.
+
+        Parameters
+        ----------
+        values : ndarray of shape (..., n_features), any float dtype
+
+        Returns
+        -------
+        values : ndarray of the same shape, float64
+        """
+        values = np.asarray(values, dtype=np.float64)
+        # Each order of the two steps is safe where the other one is not: huge values
+        # overflow in the subtraction, tiny ones would lose bits in the product.
+        if self.scale < 1:
+            return values * self.scale - self.offset
+        return (values - self.shift) * self.scale
+
+    def enter_(self, values):
+        """The same for a float64 tensor that nobody else uses, in place."""
+        shift = torch.from_numpy(self.shift).to(values.device)
+        if self.scale < 1:
+            return values.mul_(self.scale).sub_(shift * self.scale)
+        values.sub_(shift)
+        return values if self.scale == 1 else values.mul_(self.scale)
+
+    def leave(self, values):
+        """Values of the frame in the units of the user; inverts `enter`."""
+        return np.asarray(values, dtype=np.float64) / self.scale + self.shift
+
+    def leave_squared(self, value):
+        """A squared distance of the frame in the squared units of the user."""
+        with np.errstate(over="ignore", under="ignore"):
+            return float(np.float64(value) / self.scale / self.scale)
+
+
+def frame_of_dense(X, block_rows):
+    """The frame of a dense array: near its mean, at a safe scale.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features), float32 or float64
+
+    block_rows : int
+        Rows read at a time.
+
+    Returns
+    -------
+    frame : Frame
+    """
+    n_samples, n_features = X.shape
+    low = np.full(n_features, np.inf)
+    high = np.full(n_features, -np.inf)
+    mean = np.zeros(n_features)
+    for start in range(0, n_samples, block_rows):
+        block = X[start : start + block_rows]
+        np.minimum(low, block.min(axis=0), out=low)
+        np.maximum(high, block.max(axis=0), out=high)
+        # The share keeps the sum of values near the largest float finite.
+        share = len(block) / n_samples
+        mean += (block.astype(np.float64, copy=False) / len(block)).sum(axis=0) * share
+    shift = np.clip(_round_to_spread(mean, low, high), low, high)
+    with np.errstate(over="ignore"):
+        reach = max(np.max(high - shift), np.max(shift - low))
+    return Frame(shift, _safe_scale(min(reach, np.finfo(np.float64).max)))
+
+
+def frame_of_csr(X):
+    """The frame of a CSR matrix: not shifted, since zeros must stay zeros."""
+    reach = np.abs(X.data).max(initial=0.0)
+    return Frame(np.zeros(X.shape[1]), _safe_scale(float(reach)))
+
+
+def _round_to_spread(mean, low, high):
+    """`mean` rounded to a few bits below the spread of each feature.
+
+    A shift that is a short binary number leaves the differences to it exact: with
+    integer-valued data, for example, all of them are.
+    """
+    with np.errstate(over="ignore"):
+        spread = np.minimum(high - low, np.finfo(np.float64).max)
+    exponent = np.frexp(spread)[1] - _SHIFT_BITS
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = np.ldexp(np.round(np.ldexp(mean, -exponent)), exponent)
+    rounded = np.where(np.isfinite(rounded), rounded, mean)
+    return np.where(spread == 0, low, rounded)
+
+
+def _safe_scale(reach):
+    """The power of two that brings numbers up to `reach` near 1, if they need it."""
+    if reach == 0 or _SMALLEST <= reach <= _LARGEST:
+        return 1.0
+    exponent = int(np.clip(-np.frexp(reach)[1], -1000, 1000))
+    return float(np.ldexp(1.0, exponent))

@@ -1,0 +1,211 @@
+"""Nearest and second nearest center of every sample: hard-max attention, certified.
+
+The scores of a block are one matrix product, ``|c_j|^2 - 2 x_i.c_j``, which orders the
+centers of a sample as the squared distances do (Theorem 2.2). Rounding may swap two
+centers at nearly equal distance. Let u be the unit roundoff; a product of d terms, in
+whatever order it is summed, is off by at most d u |x| |c| to first order, so each score
+is off by at most
+
+    (d + 2) u (|c_j|^2 + 2 |x_i| |c_j|).
+
+A sample whose two best scores differ by more than twice that bound is certain. For the
+few others (exact ties among them) the centers within reach are compared by
+``sum (x - c)^2``, summed in an order that depends on nothing but d. So the answer for a
+row does not depend on the block it is in, nor on the number of threads, and exact ties
+go to the lower index.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS
+
+# 2 u for float64
+_EPS = torch.finfo(torch.float64).eps
+
+
+class Nearest(NamedTuple):
+    """The two nearest centers of the rows of a block.
+
+    Attributes
+    ----------
+    labels : tensor (m,), int64
+        Index of the nearest center; the lower one where two are equally near.
+
+    distances : tensor (m,), float64
+        Squared distance to it, within the rounding of the expanded form.
+
+    seconds : tensor (m,), float64
+        Squared distance to the second nearest; infinite where there is one center.
+    """
+
+    labels: torch.Tensor
+    distances: torch.Tensor
+    seconds: torch.Tensor
+
+
+class Centers:
+    """Centers of the frame with what every block needs of them.
+
+    Parameters
+    ----------
+    values : tensor of shape (n_clusters, n_features), float64
+    """
+
+    def __init__(self, values):
+        self.values = values
+        self.squared_norms = values.square().sum(1)  # (k,)
+        self.longest = self.squared_norms.max().sqrt()
+
+    def __len__(self):
+        """Count the centers."""
+        return len(self.values)
+
+    def rounding(self, magnitudes):
+        """Bound on the error of a difference of two scores, shape of `magnitudes`."""
+        terms = self.values.shape[1] + 2
+        return terms * _EPS * self.longest * (self.longest + 2 * magnitudes)
+
+
+def nearest_centers(block, centers):
+    """Nearest and second nearest center of each row of a block.
+
+    Parameters
+    ----------
+    block : DenseBlock or CSRBlock
+
+    centers : Centers
+
+    Returns
+    -------
+    nearest : Nearest
+    """
+    squared_norms = block.squared_norms  # (m,)
+    scores = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
+    best, labels = scores.min(1)  # (m,), (m,)
+    allowance = centers.rounding(block.magnitudes)
+    scores.scatter_(1, labels[:, None], torch.inf)
+    second = scores.amin(1)
+    scores.scatter_(1, labels[:, None], best[:, None])
+    # The negation also catches rows so far away that the bound overflowed.
+    uncertain = (second - best > allowance).logical_not_()
+    if uncertain.any():
+        far = torch.isfinite(squared_norms).logical_not_()
+        index = (uncertain & ~far).nonzero()[:, 0]
+        if len(index):
+            near = scores[index] <= (best + allowance)[index, None]
+            labels[index] = _compare_directly(block.rows(index), centers, near)
+        for index in far.nonzero()[:, 0]:
+            labels[index] = _label_far_row(block.rows(index[None]), centers)
+    return Nearest(
+        labels,
+        best.add_(squared_norms).clamp_(min=0),
+        second.add_(squared_norms).clamp_(min=0),
+    )
+
+
+def center_distances(block, centers):
+    """Euclidean distances of each row of a block to all centers, shape (m, k).
+
+    Entries that are small beside the lengths of row and center, or that compete for
+    the smallest of their row, are computed by differences. So a sample on a center has
+    distance 0, and the smallest entry of a row is at the label that `nearest_centers`
+    gives.
+
+    Parameters
+    ----------
+    block : DenseBlock or CSRBlock
+
+    centers : Centers
+
+    Returns
+    -------
+    distances : tensor (m, k), float64
+    """
+    squared_norms = block.squared_norms
+    squares = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
+    squares.add_(squared_norms[:, None])
+    allowance = centers.rounding(block.magnitudes)
+    tie = squares <= (squares.amin(1) + 2 * allowance)[:, None]
+    tie &= tie.sum(1, keepdim=True) > 1
+    # What is left of the expanded form is right to 1e-10 of itself.
+    small = squares <= (1e10 * allowance)[:, None]
+    row, column = (tie | small).nonzero(as_tuple=True)
+    if len(row):
+        index, place = row.unique(return_inverse=True)
+        rows = block.rows(index)
+        squares[row, column] = pair_distances(rows, centers.values, place, column)
+    distances = squares.clamp_(min=0).sqrt_()
+    far = torch.isfinite(squared_norms).logical_not_().nonzero()[:, 0]
+    for index in far:
+        # Their squares overflow: in units in which the row has length about 1 the
+        # centers are where its own rounding is.
+        row = block.rows(index[None])
+        unit = _power_of_two(row.abs().amax())
+        difference = row * unit - centers.values * unit
+        distances[index] = difference.square().sum(1).sqrt() / unit
+    return distances
+
+
+def pair_distances(rows, centers, row, column):
+    """Squared distances of pairs by differences: exact to d roundings of themselves.
+
+    Parameters
+    ----------
+    rows : tensor (r, d)
+
+    centers : tensor (k, d)
+
+    row, column : tensors (p,), int64
+        The pairs.
+
+    Returns
+    -------
+    distances : tensor (p,)
+    """
+    n_features = rows.shape[1]
+    pairs = max(2, BLOCK_ELEMENTS // n_features)
+    parts = []
+    for start in range(0, len(row), pairs):
+        stop = start + pairs
+        difference = rows[row[start:stop]] - centers[column[start:stop]]
+        parts.append(_row_sums(difference.square_()))
+    return torch.cat(parts)
+
+
+def _row_sums(values):
+    """Sums of the rows of (p, d), in an order that p has no influence on."""
+    if len(values) == 1:
+        # torch splits the sum of a single long row among its threads; two rows are
+        # summed one by one.
+        return values.expand(2, -1).contiguous().sum(1)[:1]
+    return values.sum(1)
+
+
+def _compare_directly(rows, centers, near):
+    """Label of each row among the centers marked in `near` (r, k), by differences."""
+    row, column = near.nonzero(as_tuple=True)
+    distances = pair_distances(rows, centers.values, row, column)
+    best = rows.new_full((len(rows),), torch.inf)
+    best.scatter_reduce_(0, row, distances, "amin")
+    first = column.new_full((len(rows),), len(centers))
+    hit = distances == best[row]
+    return first.scatter_reduce_(0, row[hit], column[hit], "amin")
+
+
+def _label_far_row(row, centers):
+    """Label of a row (1, d) so far from all centers that its square overflows.
+
+    In units in which the row has length about 1 its scores are finite, and their order
+    is that of the directions of the centers.
+    """
+    unit = _power_of_two(row.abs().amax())
+    products = (row * unit * centers.values).sum(1)  # (k,)
+    return (centers.squared_norms * unit - 2 * products).argmin()
+
+
+def _power_of_two(values):
+    """Powers of two whose products with `values` lie in [1/2, 1)."""
+    exponent = torch.frexp(values)[1]
+    return torch.ldexp(torch.ones_like(values), -exponent)

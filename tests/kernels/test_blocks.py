@@ -1,0 +1,141 @@
+"""Blocks of dense arrays, memory maps and CSR matrices say the same of their rows."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sklearn_kmtrf.kernels import _blocks
+from sklearn_kmtrf.kernels._blocks import samples_of
+from sklearn_kmtrf.kernels._frame import Frame, frame_of_csr, frame_of_dense
+
+CPU = torch.device("cpu")
+SHIFTED = Frame(np.arange(7.0), 0.5)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of a few rows, so that small data are many blocks."""
+    monkeypatch.setattr(_blocks, "BLOCK_ELEMENTS", 64)
+    monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 5)
+
+
+def data(dtype=np.float64):
+    X = np.random.default_rng(0).normal(size=(101, 7)) * 3
+    return np.where(X > 1, X, 0).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "frame", [Frame(np.zeros(7)), SHIFTED], ids=["plain", "shifted"]
+)
+@pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, sp.csr_array])
+def test_blocks_against_numpy(make, frame, dtype, small_blocks):
+    X = data(dtype)
+    framed = (X.astype(np.float64) - frame.shift) * frame.scale
+    rng = np.random.default_rng(1)
+    centers = rng.normal(size=(3, 7))
+    labels = rng.integers(0, 3, size=101)
+    weights = rng.exponential(size=101)
+    samples = samples_of(make(X), CPU, frame)
+    sums, seen = torch.zeros(3, 7, dtype=torch.float64), 0
+    for block in samples.blocks(3):
+        rows = slice(block.start, block.stop)
+        assert block.start == seen
+        seen = block.stop
+        own = torch.from_numpy(labels[rows])
+        np.testing.assert_allclose(
+            block.products(torch.from_numpy(centers)),
+            framed[rows] @ centers.T,
+            atol=1e-12,
+        )
+        np.testing.assert_allclose(block.squared_norms, (framed[rows] ** 2).sum(1))
+        assert (block.magnitudes >= block.squared_norms.sqrt() * (1 - 1e-12)).all()
+        np.testing.assert_allclose(
+            block.rows(torch.tensor([2, 0])), framed[rows][[2, 0]]
+        )
+        np.testing.assert_allclose(
+            block.distances_to(torch.from_numpy(centers), own),
+            ((framed[rows] - centers[labels[rows]]) ** 2).sum(1),
+        )
+        own_weights = torch.from_numpy(weights[rows])
+        mass = torch.bincount(own, own_weights, minlength=3)
+        block.add_sums_(sums, own, own_weights, mass)
+    assert seen == 101
+    wanted = np.stack([weights * (labels == j) for j in range(3)]) @ framed
+    np.testing.assert_allclose(sums, wanted, atol=1e-12)
+    np.testing.assert_allclose(samples.rows([100, 3, 3]), framed[[100, 3, 3]])
+
+
+def test_sparse_row_on_its_center_is_at_distance_zero(small_blocks):
+    X = data()
+    for block in samples_of(sp.csr_array(X), CPU, SHIFTED).blocks(1):
+        own = torch.arange(block.stop - block.start)
+        centers = block.rows(own)
+        assert (block.distances_to(centers, own) == 0).all()
+
+
+def test_small_data_are_one_block_made_once():
+    samples = samples_of(data(), CPU)
+    (first,), (second,) = samples.blocks(3), samples.blocks(5)
+    assert first is second
+
+
+def test_empty_rows_and_an_empty_matrix(small_blocks):
+    X = sp.csr_array((101, 7))
+    samples = samples_of(X, CPU)
+    centers = torch.ones(2, 7, dtype=torch.float64)
+    for block in samples.blocks(2):
+        assert (block.products(centers) == 0).all()
+        assert (block.squared_norms == 0).all()
+        own = torch.zeros(block.stop - block.start, dtype=torch.int64)
+        assert (block.distances_to(centers, own) == 7).all()
+
+
+# The frame
+
+
+def test_frame_of_integers_is_exact():
+    X = np.random.default_rng(0).integers(0, 1000, size=(997, 3)).astype(float) + 1e9
+    frame = frame_of_dense(X, 50)
+    framed = frame.enter(X)
+    assert frame.scale == 1.0
+    np.testing.assert_array_equal(framed + frame.shift, X)
+    assert np.abs(framed.mean(0)).max() < 2.0
+    np.testing.assert_array_equal(framed, np.round(framed * 1024) / 1024)
+
+
+def test_frame_lies_near_the_mean():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(997, 3)) * [1, 1e-8, 1e8] + [1e6, 5.0, -3.0]
+    frame = frame_of_dense(X, 50)
+    spread = X.max(0) - X.min(0)
+    assert np.all(np.abs(frame.shift - X.mean(0)) <= spread / 500)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1.0, 1e200, 1.7e308])
+def test_frame_brings_every_scale_near_one(scale):
+    X = np.random.default_rng(2).uniform(-1, 1, size=(97, 3)) * scale
+    frame = frame_of_dense(X, 10)
+    framed = frame.enter(X)
+    assert np.isfinite(framed).all()
+    assert 2.0**-401 < np.abs(framed).max() < 2.0**401
+    np.testing.assert_allclose(frame.leave(framed), X, rtol=1e-12, atol=1e-320)
+    sparse = frame_of_csr(sp.csr_array(X))
+    assert np.log2(sparse.scale) == np.round(np.log2(sparse.scale))
+    assert 2.0**-401 < np.abs(X * sparse.scale).max() < 2.0**401
+
+
+def test_frame_of_constant_columns_is_the_constant():
+    X = np.full((7, 2), [7.3, -1e-3])
+    frame = frame_of_dense(X, 3)
+    np.testing.assert_array_equal(frame.shift, [7.3, -1e-3])
+    assert frame.scale == 1.0
+
+
+def test_in_place_and_new_arrays_agree():
+    X = data()
+    for frame in (SHIFTED, Frame(np.full(7, 0.3), 2.0**-500), Frame(np.ones(7), 2.0)):
+        np.testing.assert_array_equal(
+            frame.enter_(torch.from_numpy(X.copy())), frame.enter(X)
+        )

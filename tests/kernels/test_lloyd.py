@@ -1,0 +1,165 @@
+"""The iteration loop: stopping, empty clusters, merging of partial sums, seeding."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.cluster import kmeans_plusplus
+
+from sklearn_kmtrf.kernels import _blocks
+from sklearn_kmtrf.kernels._accumulators import CenterSums
+from sklearn_kmtrf.kernels._blocks import samples_of
+from sklearn_kmtrf.kernels._frame import Frame
+from sklearn_kmtrf.kernels._lloyd import lloyd, lloyd_iteration, mean_variance
+from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
+
+CPU = torch.device("cpu")
+
+
+def unframed(X):
+    return samples_of(X, CPU, Frame(np.zeros(X.shape[1])))
+
+
+def run(X, init, weights=None, **params):
+    params = {"max_iterations": 100, "tolerance": 0.0, **params}
+    weights = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+    start = torch.tensor(init, dtype=torch.float64)
+    return lloyd(unframed(np.asarray(X, dtype=float)), weights, start, **params)
+
+
+def test_empty_cluster_takes_the_farthest_sample():
+    # Center 1 is empty at first; the sample farthest from center 0 is the one at 9.
+    # It becomes center 1, and {0, 1, 2} has mean 1.
+    result = run([[0.0], [1.0], [2.0], [9.0]], [[0.0], [50.0]], max_iterations=1)
+    np.testing.assert_array_equal(result.centers, [[1.0], [9.0]])
+    # 1 + 0 + 1 for the three, nothing for the sample that moved.
+    assert result.history == [2.0]
+    assert result.objective == 2.0
+
+
+def test_several_empty_clusters_take_the_farthest_in_order():
+    X = [[0.0], [1.0], [5.0], [9.0], [20.0]]
+    result = run(X, [[0.0], [99.0], [98.0]], max_iterations=1)
+    np.testing.assert_allclose(result.centers, [[2.0], [20.0], [9.0]])
+
+
+def test_weightless_sample_is_no_target():
+    X, weights = [[0.0], [1.0], [5.0], [9.0]], [1.0, 1.0, 1.0, 0.0]
+    result = run(X, [[0.0], [99.0]], weights, max_iterations=1)
+    np.testing.assert_array_equal(result.centers, [[0.5], [5.0]])
+
+
+def test_cluster_that_loses_its_last_sample_goes_to_the_heaviest():
+    # 0.1 + 0.2 - 0.3 is not 0 in floating point: a rest must not pass for a mass.
+    X = [[0.0], [0.2], [0.4], [7.0]]
+    weights = [1.0, 1.0, 1.0, 0.1 + 0.2]
+    result = run(X, [[0.0], [9.0], [99.0]], weights, max_iterations=1)
+    # Center 2 takes the sample at 7 from center 1, which goes to the mean of the rest.
+    np.testing.assert_allclose(result.centers, [[0.2], [0.2], [7.0]])
+
+
+def test_nothing_to_relocate_when_every_sample_is_on_a_center():
+    result = run([[1.0], [1.0], [4.0]], [[1.0], [4.0], [99.0]])
+    np.testing.assert_array_equal(result.centers, [[1.0], [4.0], [1.0]])
+    assert result.objective == 0.0 and result.converged
+
+
+def test_callback_ends_the_run():
+    calls = []
+
+    def stop_at_two(objective, centers, movement):
+        calls.append((objective, movement))
+        return len(calls) == 2
+
+    X = np.random.default_rng(0).normal(size=(301, 2))
+    result = run(X, X[:5], on_iteration=stop_at_two)
+    assert result.n_iterations == len(calls) == 2
+    assert not result.converged
+    assert calls[0][0] > calls[1][0]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_objective_of_tight_far_apart_clusters_keeps_its_digits(sparse):
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 1e6], [1e6, 0.0]], 50, axis=0) + rng.normal(size=(100, 2))
+    means = np.stack([X[:50].mean(0), X[50:].mean(0)])
+    wanted = ((X - np.repeat(means, 50, axis=0)) ** 2).sum()
+    data = sp.csr_array(X) if sparse else X
+    labels = torch.empty(100, dtype=torch.int64)
+    sums = lloyd_iteration(unframed(data), None, torch.from_numpy(means), labels)
+    # A CSR row is not centered: 12 digits are gone before the first step.
+    assert float(sums.objective) == pytest.approx(wanted, rel=1e-3 if sparse else 1e-9)
+
+
+def test_partial_sums_merge_in_any_grouping():
+    rng = np.random.default_rng(1)
+    X, centers = rng.normal(size=(211, 3)), torch.from_numpy(rng.normal(size=(5, 3)))
+    weights = torch.from_numpy(rng.exponential(size=211))
+
+    def part(start, stop):
+        labels = torch.empty(stop - start, dtype=torch.int64)
+        return lloyd_iteration(
+            unframed(X[start:stop]), weights[start:stop], centers, labels
+        )
+
+    whole, merged = part(0, 211), CenterSums.zeros(centers)
+    for start, stop in [(150, 211), (0, 13), (13, 150)]:
+        merged.merge_(part(start, stop))
+    for name in ("sums", "mass", "objective", "spread"):
+        np.testing.assert_allclose(getattr(merged, name), getattr(whole, name))
+    np.testing.assert_allclose(merged.means(centers), whole.means(centers))
+
+
+def test_mean_variance(monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK_ELEMENTS", 64)
+    X = np.random.default_rng(2).normal(size=(701, 3)) * [1, 10, 0.1] + 5
+    for data in (X, sp.csr_array(X)):
+        got = mean_variance(unframed(data))
+        assert got == pytest.approx(np.var(X, axis=0).mean(), rel=1e-12)
+
+
+# Seeding
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_seeding_draws_what_scikit_learn_draws(sparse, weighted):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(503, 7))
+    X = sp.csr_array(np.where(X > 0.5, X, 0)) if sparse else X
+    weights = rng.exponential(size=503) * (rng.random(503) > 0.3) if weighted else None
+    for seed in range(5):
+        theirs = kmeans_plusplus(
+            X, 23, sample_weight=weights, random_state=np.random.RandomState(seed)
+        )[1]
+        ours = greedy_kmeans_plusplus(
+            unframed(X), weights, 23, np.random.RandomState(seed)
+        )
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_seeding_leaves_the_generator_where_scikit_learn_leaves_it():
+    X = np.random.default_rng(4).normal(size=(101, 3))
+    ours, theirs = np.random.RandomState(0), np.random.RandomState(0)
+    greedy_kmeans_plusplus(unframed(X), None, 9, ours)
+    kmeans_plusplus(X, 9, random_state=theirs)
+    assert ours.random_sample() == theirs.random_sample()
+
+
+def test_seeding_takes_every_distinct_row_before_a_duplicate():
+    X = np.repeat(np.random.default_rng(5).normal(size=(17, 3)), 30, axis=0)
+    for seed in range(5):
+        chosen = greedy_kmeans_plusplus(
+            unframed(X), None, 17, np.random.RandomState(seed)
+        )
+        assert len(np.unique(X[chosen], axis=0)) == 17
+
+
+def test_seeding_never_takes_a_weightless_row():
+    X = np.zeros((29, 2))
+    weights = np.r_[np.zeros(13), np.ones(3), np.zeros(13)]
+    for seed in range(5):
+        chosen = greedy_kmeans_plusplus(
+            unframed(X), weights, 5, np.random.RandomState(seed)
+        )
+        assert (weights[chosen] > 0).all()
