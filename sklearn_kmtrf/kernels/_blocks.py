@@ -48,19 +48,28 @@ class DenseBlock:
         """Inner products with centers (k, d) of the frame, shape (m, k)."""
         return self.values @ centers.T
 
+    def scores(self, centers, inflation):
+        """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
+        own = (1 + inflation) * self.squared_norms
+        theirs = (1 + inflation) * centers.square().sum(1)
+        scores = torch.addmm(
+            own.expand(len(centers), -1), centers, self.values.T, alpha=-2
+        )
+        return scores.add_(theirs[:, None])
+
     @cached_property
     def squared_norms(self):
         """Squared length of each row, shape (m,)."""
-        return self.values.square().sum(1)
+        return _sums_of_squares(self.values)
 
     @property
-    def magnitudes(self):
-        """Length that bounds the rounding of `products` of each row, shape (m,)."""
-        return self.squared_norms.sqrt()
+    def squared_magnitudes(self):
+        """Squared length that bounds the rounding of the row's products, (m,)."""
+        return self.squared_norms
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
-        return (self.values - centers[labels]).square_().sum(1)
+        return _sums_of_squares(self.values - centers[labels])
 
     def rows(self, indices):
         """Rows by their number within the block, shape (len(indices), d)."""
@@ -113,6 +122,13 @@ class CSRBlock:
         sums = values.new_zeros(self.shape[0])
         return sums.scatter_add_(0, self.row_of_value, values)
 
+    def scores(self, centers, inflation):
+        """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
+        own = self.squared_norms + inflation * self.squared_magnitudes
+        theirs = (1 + inflation) * centers.square().sum(1)
+        scores = self.products(centers).mul_(-2).T.contiguous()
+        return scores.add_(own).add_(theirs[:, None]).clamp_(min=0)
+
     @cached_property
     def _stored_squared_norms(self):
         return self._sums_of_rows(self.values.square())
@@ -126,13 +142,13 @@ class CSRBlock:
         cross = self.matrix @ self.offset
         return (norms - 2 * cross + self.offset.square().sum()).clamp_(min=0)
 
-    @property
-    def magnitudes(self):
-        """Length that bounds the rounding of `products` of each row, shape (m,)."""
+    @cached_property
+    def squared_magnitudes(self):
+        """Squared length that bounds the rounding of the row's products, (m,)."""
         if self.offset is None:
-            return self.squared_norms.sqrt()
+            return self.squared_norms
         # The offset is added after the fact, so both parts carry their own rounding.
-        return self._stored_squared_norms.sqrt() + self.offset.norm()
+        return (self._stored_squared_norms.sqrt() + self.offset.norm()).square_()
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
@@ -151,7 +167,7 @@ class CSRBlock:
                 if self.offset is None
                 else self.rows(part) + self.offset
             )
-            distances[part] = (rows - centers[labels[part]]).square_().sum(1)
+            distances[part] = _sums_of_squares(rows - centers[labels[part]])
         return distances
 
     def rows(self, indices):
@@ -297,6 +313,11 @@ def samples_of(X, device, frame=None):
     if frame is None:
         frame = frame_of_dense(X, rows_per_block(X.shape[1]))
     return DenseSamples(X, frame, device)
+
+
+def _sums_of_squares(rows):
+    """Squared lengths of rows (m, d), by a product: fast also for few features."""
+    return rows.square() @ rows.new_ones(rows.shape[1])
 
 
 @cache

@@ -1,18 +1,30 @@
 """Nearest and second nearest center of every sample: hard-max attention, certified.
 
-The scores of a block are one matrix product, ``|c_j|^2 - 2 x_i.c_j``, which orders the
-centers of a sample as the squared distances do (Theorem 2.2). Rounding may swap two
-centers at nearly equal distance. Let u be the unit roundoff; a product of d terms, in
-whatever order it is summed, is off by at most d u |x| |c| to first order, so each score
-is off by at most
+**Scores.** The scores of a block are one matrix product. With h = 4 (d + 4) u, u the
+unit roundoff, it computes
 
-    (d + 2) u (|c_j|^2 + 2 |x_i| |c_j|).
+    L_ij = -2 x_i.c_j + (1 + h) |x_i|^2 + (1 + h) |c_j|^2.
 
-A sample whose two best scores differ by more than twice that bound is certain. For the
-few others (exact ties among them) the centers within reach are compared by
-``sum (x - c)^2``, summed in an order that depends on nothing but d. So the answer for a
-row does not depend on the block it is in, nor on the number of threads, and exact ties
-go to the lower index.
+A sum of d products, in whatever order, is off by at most d u |x| |c| to first order,
+so all rounding in L_ij, that of the squared lengths included, is less than
+3 (d + 4) u (|x_i|^2 + |c_j|^2). What h adds is more. For the true squared distance s_ij
+
+    s_ij <= L_ij <= s_ij + 2 h (|x_i|^2 + |c_j|^2),
+
+and since |c_j|^2 <= 2 |x_i|^2 + 2 s_ij, also L_ij <= (1 + 4 h) s_ij + 6 h |x_i|^2: one
+far center does not blur the others.
+
+**Packing.** L is not negative, so its bits order like its value. The lowest
+ceil(log2 k) bits of each score are replaced by j, which changes it by at most q = 2^-52
+k of itself. Then one `amin`, which runs at the speed of memory, returns score and index
+of the nearest center, and a second one the runner-up.
+
+**Certainty.** The nearest center is a if every other score L_j has
+L_j - 6 h |x|^2 > (1 + 4 h) L_a, for then s_j > s_a. For the few rows that do not pass
+(exact ties among them) the centers within reach are compared by ``sum (x - c)^2``,
+summed in an order that depends on nothing but d. So the answer for a row does not
+depend on the block it is in, nor on the number of threads, and exact ties go to the
+lower index.
 """
 
 from typing import NamedTuple
@@ -37,7 +49,8 @@ class Nearest(NamedTuple):
         Squared distance to it, within the rounding of the expanded form.
 
     seconds : tensor (m,), float64
-        Squared distance to the second nearest; infinite where there is one center.
+        Squared distance to the second nearest, within the same; infinite where there
+        is one center.
     """
 
     labels: torch.Tensor
@@ -54,18 +67,21 @@ class Centers:
     """
 
     def __init__(self, values):
+        n_clusters, n_features = values.shape
         self.values = values
         self.squared_norms = values.square().sum(1)  # (k,)
+        self.inflation = 2 * (n_features + 4) * _EPS
         self.longest = self.squared_norms.max().sqrt()
+        self.index = torch.arange(n_clusters, device=values.device)[:, None]  # (k, 1)
+        self.index_mask = (1 << (n_clusters - 1).bit_length()) - 1
 
     def __len__(self):
         """Count the centers."""
         return len(self.values)
 
     def rounding(self, magnitudes):
-        """Bound on the error of a difference of two scores, shape of `magnitudes`."""
-        terms = self.values.shape[1] + 2
-        return terms * _EPS * self.longest * (self.longest + 2 * magnitudes)
+        """Bound on the error of ``|c|^2 - 2 x.c``, shape of `magnitudes`."""
+        return self.inflation * self.longest * (self.longest + 2 * magnitudes)
 
 
 def nearest_centers(block, centers):
@@ -81,28 +97,39 @@ def nearest_centers(block, centers):
     -------
     nearest : Nearest
     """
-    squared_norms = block.squared_norms  # (m,)
-    scores = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
-    best, labels = scores.min(1)  # (m,), (m,)
-    allowance = centers.rounding(block.magnitudes)
-    scores.scatter_(1, labels[:, None], torch.inf)
-    second = scores.amin(1)
-    scores.scatter_(1, labels[:, None], best[:, None])
-    # The negation also catches rows so far away that the bound overflowed.
-    uncertain = (second - best > allowance).logical_not_()
+    h, lengths = centers.inflation, block.squared_magnitudes
+    scores = block.scores(centers.values, h)  # (k, m)
+    best, second = _two_smallest(scores, centers)
+    labels = best.view(torch.int64) & centers.index_mask
+    unpacked = 1 + (centers.index_mask + 1) * _EPS
+    reach = best * (unpacked**2 * (1 + 4 * h)) + (6 * h * unpacked) * lengths
+    # The negation also catches rows so far away that their square overflowed.
+    uncertain = (second > reach).logical_not_()
     if uncertain.any():
-        far = torch.isfinite(squared_norms).logical_not_()
+        far = torch.isfinite(lengths).logical_not_()
         index = (uncertain & ~far).nonzero()[:, 0]
         if len(index):
-            near = scores[index] <= (best + allowance)[index, None]
-            labels[index] = _compare_directly(block.rows(index), centers, near)
+            near = scores[:, index] <= reach[index]
+            near.scatter_(0, labels[None, index], True)
+            labels[index] = _compare_directly(block.rows(index), centers, near.T)
         for index in far.nonzero()[:, 0]:
             labels[index] = _label_far_row(block.rows(index[None]), centers)
-    return Nearest(
-        labels,
-        best.add_(squared_norms).clamp_(min=0),
-        second.add_(squared_norms).clamp_(min=0),
-    )
+    added = h * lengths
+    best.sub_(added).sub_(h * centers.squared_norms[labels]).clamp_(min=0)
+    return Nearest(labels, best, second.sub_(added).clamp_(min=0))
+
+
+def _two_smallest(scores, centers):
+    """Smallest and second smallest of each column of scores (k, m), index packed in.
+
+    In `scores` itself the index is packed in too, and the smallest is replaced by
+    infinity.
+    """
+    bits = scores.view(torch.int64)
+    bits.bitwise_and_(~centers.index_mask).bitwise_or_(centers.index)
+    best = scores.amin(0)  # (m,)
+    scores.masked_fill_(scores == best, torch.inf)
+    return best, scores.amin(0)
 
 
 def center_distances(block, centers):
@@ -126,7 +153,7 @@ def center_distances(block, centers):
     squared_norms = block.squared_norms
     squares = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
     squares.add_(squared_norms[:, None])
-    allowance = centers.rounding(block.magnitudes)
+    allowance = centers.rounding(block.squared_magnitudes.sqrt())
     tie = squares <= (squares.amin(1) + 2 * allowance)[:, None]
     tie &= tie.sum(1, keepdim=True) > 1
     # What is left of the expanded form is right to 1e-10 of itself.

@@ -82,9 +82,9 @@ def _distances(samples, block, candidates):
     prepared = Centers(candidates)
     squares = block.products(candidates).mul_(-2).add_(prepared.squared_norms)
     squares.add_(block.squared_norms[:, None])
-    row, column = (squares <= 8 * prepared.rounding(block.magnitudes)[:, None]).nonzero(
-        as_tuple=True
-    )
+    row, column = (
+        squares <= 8 * prepared.rounding(block.squared_magnitudes.sqrt())[:, None]
+    ).nonzero(as_tuple=True)
     if len(row):
         index, place = row.unique(return_inverse=True)
         rows = block.rows(index)
