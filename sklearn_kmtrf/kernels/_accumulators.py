@@ -55,7 +55,7 @@ class CenterSums:
         labels : tensor (m,), int64
 
         distances : tensor (m,), float64
-            Squared distances to the centers that the labels name.
+            What each row adds to the objective.
 
         weights : tensor (m,), float64, or None
             None weighs every sample 1.

@@ -22,12 +22,47 @@ BLOCK_ELEMENTS = 2**18
 _FEWEST_ROWS = 256
 
 
+# Twice the unit roundoff of float64.
+EPS = torch.finfo(torch.float64).eps
+
+
+def inflation(n_features):
+    """The h of `_nearest`: what is added to scores so that rounding only adds."""
+    return 2 * (n_features + 4) * EPS
+
+
 def rows_per_block(width):
     """Rows of a block in which each row needs `width` numbers."""
     return max(_FEWEST_ROWS, BLOCK_ELEMENTS // max(1, width))
 
 
-class DenseBlock:
+class Block:
+    """A few rows of the samples, in the frame.
+
+    Parameters
+    ----------
+    start, stop : int
+        Range of the rows in the whole array.
+
+    n_features : int
+    """
+
+    def __init__(self, start, stop, n_features):
+        self.start, self.stop = start, stop
+        self.inflation = inflation(n_features)
+
+    @cached_property
+    def inflated_norms(self):
+        """The part of the scores that the rows add, (m,)."""
+        return self.squared_norms + self.inflation * self.squared_magnitudes
+
+    @cached_property
+    def blur(self):
+        """How much scores may differ for rounding beside their relative error, (m,)."""
+        return 7 * self.inflation * self.squared_magnitudes
+
+
+class DenseBlock(Block):
     """A few rows of a dense array.
 
     Parameters
@@ -40,22 +75,18 @@ class DenseBlock:
     """
 
     def __init__(self, start, values):
-        self.start = start
-        self.stop = start + len(values)
+        super().__init__(start, start + len(values), values.shape[1])
         self.values = values
 
     def products(self, centers):
         """Inner products with centers (k, d) of the frame, shape (m, k)."""
         return self.values @ centers.T
 
-    def scores(self, centers, inflation):
+    def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
-        own = (1 + inflation) * self.squared_norms
-        theirs = (1 + inflation) * centers.square().sum(1)
-        scores = torch.addmm(
-            own.expand(len(centers), -1), centers, self.values.T, alpha=-2
-        )
-        return scores.add_(theirs[:, None])
+        own = self.inflated_norms.expand(len(centers), -1)
+        scores = torch.addmm(own, centers.values, self.values.T, alpha=-2)
+        return scores.add_(centers.inflated_norms[:, None])
 
     @cached_property
     def squared_norms(self):
@@ -84,7 +115,7 @@ class DenseBlock:
         sums.index_add_(0, labels, rows)
 
 
-class CSRBlock:
+class CSRBlock(Block):
     """A few rows of a CSR matrix, never made dense.
 
     Parameters
@@ -100,8 +131,7 @@ class CSRBlock:
     """
 
     def __init__(self, start, indptr, indices, values, offset, n_features):
-        self.start = start
-        self.stop = start + len(indptr) - 1
+        super().__init__(start, start + len(indptr) - 1, n_features)
         self.indices, self.values = indices, values
         self.offset = offset
         self.shape = (len(indptr) - 1, n_features)
@@ -122,12 +152,11 @@ class CSRBlock:
         sums = values.new_zeros(self.shape[0])
         return sums.scatter_add_(0, self.row_of_value, values)
 
-    def scores(self, centers, inflation):
+    def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
-        own = self.squared_norms + inflation * self.squared_magnitudes
-        theirs = (1 + inflation) * centers.square().sum(1)
-        scores = self.products(centers).mul_(-2).T.contiguous()
-        return scores.add_(own).add_(theirs[:, None]).clamp_(min=0)
+        scores = self.products(centers.values).mul_(-2).T.contiguous()
+        scores.add_(self.inflated_norms).add_(centers.inflated_norms[:, None])
+        return scores.clamp_(min=0)
 
     @cached_property
     def _stored_squared_norms(self):
@@ -172,14 +201,15 @@ class CSRBlock:
 
     def rows(self, indices):
         """Dense rows by their number within the block, (len(indices), d)."""
+        wanted, back = indices.unique(return_inverse=True)
         place = indices.new_full((self.shape[0],), -1)
-        place[indices] = torch.arange(len(indices), device=place.device)
-        place = place[self.row_of_value]
-        wanted = place >= 0
-        rows = self.values.new_zeros(len(indices), self.shape[1])
-        columns = self.indices[wanted].long()
-        rows[place[wanted], columns] = self.values[wanted]
-        return rows if self.offset is None else rows - self.offset
+        place[wanted] = torch.arange(len(wanted), device=place.device)
+        place = place[self.row_of_value]  # (nnz,)
+        stored = place >= 0
+        rows = self.values.new_zeros(len(wanted), self.shape[1])
+        columns = self.indices[stored].long()
+        rows[place[stored], columns] = self.values[stored]
+        return (rows if self.offset is None else rows - self.offset)[back]
 
     def add_sums_(self, sums, labels, weights, mass):
         """Add the weighted rows to the sums (k, d) of their labels, in place.

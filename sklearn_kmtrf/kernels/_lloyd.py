@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from sklearn_kmtrf.kernels._accumulators import CenterSums
+from sklearn_kmtrf.kernels._blocks import inflation
 from sklearn_kmtrf.kernels._nearest import Centers, nearest_centers
 
 # Below this share of the samples' own squared lengths the expanded form leaves fewer
@@ -115,6 +116,9 @@ def lloyd_iteration(samples, weights, centers, labels):
         labels[rows] = nearest.labels
         block_weights = None if weights is None else weights[rows]
         sums.add_(block, nearest.labels, nearest.distances, block_weights)
+    # What the scores were inflated by.
+    added = sums.spread + sums.mass @ prepared.squared_norms
+    sums.objective -= inflation(samples.n_features) * added
     if sums.objective < _CANCELLED * sums.spread:
         sums.objective = _total(own_distances(samples, centers, labels), weights)
     return sums

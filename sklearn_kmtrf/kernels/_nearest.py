@@ -20,7 +20,8 @@ k of itself. Then one `amin`, which runs at the speed of memory, returns score a
 of the nearest center, and a second one the runner-up.
 
 **Certainty.** The nearest center is a if every other score L_j has
-L_j - 6 h |x|^2 > (1 + 4 h) L_a, for then s_j > s_a. For the few rows that do not pass
+L_j - 6 h |x|^2 > (1 + 4 h) L_a, for then s_j > s_a; 7 for 6 pays for the packing of
+L_j, and (1 + q)^2 for that of L_a. For the few rows that do not pass
 (exact ties among them) the centers within reach are compared by ``sum (x - c)^2``,
 summed in an order that depends on nothing but d. So the answer for a row does not
 depend on the block it is in, nor on the number of threads, and exact ties go to the
@@ -31,10 +32,7 @@ from typing import NamedTuple
 
 import torch
 
-from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS
-
-# 2 u for float64
-_EPS = torch.finfo(torch.float64).eps
+from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, EPS, inflation
 
 
 class Nearest(NamedTuple):
@@ -46,11 +44,10 @@ class Nearest(NamedTuple):
         Index of the nearest center; the lower one where two are equally near.
 
     distances : tensor (m,), float64
-        Squared distance to it, within the rounding of the expanded form.
+        Its L: the squared distance and h (|x|^2 + |c|^2), within that.
 
     seconds : tensor (m,), float64
-        Squared distance to the second nearest, within the same; infinite where there
-        is one center.
+        The L of the second nearest center; infinite where there is one center.
     """
 
     labels: torch.Tensor
@@ -70,8 +67,7 @@ class Centers:
         n_clusters, n_features = values.shape
         self.values = values
         self.squared_norms = values.square().sum(1)  # (k,)
-        self.inflation = 2 * (n_features + 4) * _EPS
-        self.longest = self.squared_norms.max().sqrt()
+        self.inflated_norms = (1 + inflation(n_features)) * self.squared_norms
         self.index = torch.arange(n_clusters, device=values.device)[:, None]  # (k, 1)
         self.index_mask = (1 << (n_clusters - 1).bit_length()) - 1
 
@@ -81,7 +77,9 @@ class Centers:
 
     def rounding(self, magnitudes):
         """Bound on the error of ``|c|^2 - 2 x.c``, shape of `magnitudes`."""
-        return self.inflation * self.longest * (self.longest + 2 * magnitudes)
+        longest = self.squared_norms.max().sqrt()
+        h = inflation(self.values.shape[1])
+        return h * longest * (longest + 2 * magnitudes)
 
 
 def nearest_centers(block, centers):
@@ -97,26 +95,24 @@ def nearest_centers(block, centers):
     -------
     nearest : Nearest
     """
-    h, lengths = centers.inflation, block.squared_magnitudes
-    scores = block.scores(centers.values, h)  # (k, m)
+    scores = block.scores(centers)  # (k, m)
     best, second = _two_smallest(scores, centers)
     labels = best.view(torch.int64) & centers.index_mask
-    unpacked = 1 + (centers.index_mask + 1) * _EPS
-    reach = best * (unpacked**2 * (1 + 4 * h)) + (6 * h * unpacked) * lengths
-    # The negation also catches rows so far away that their square overflowed.
-    uncertain = (second > reach).logical_not_()
-    if uncertain.any():
-        far = torch.isfinite(lengths).logical_not_()
-        index = (uncertain & ~far).nonzero()[:, 0]
-        if len(index):
-            near = scores[:, index] <= reach[index]
-            near.scatter_(0, labels[None, index], True)
-            labels[index] = _compare_directly(block.rows(index), centers, near.T)
-        for index in far.nonzero()[:, 0]:
+    packing = (centers.index_mask + 1) * EPS
+    h = inflation(centers.values.shape[1])
+    reach = torch.add(block.blur, best, alpha=(1 + packing) ** 2 * (1 + 4 * h))
+    certain = second > reach
+    if not certain.all():
+        # Among these are the rows so far away that their square overflowed.
+        lengths = block.squared_magnitudes
+        near_by = (~certain & torch.isfinite(lengths)).nonzero()[:, 0]
+        if len(near_by):
+            close = scores[:, near_by] <= reach[near_by]
+            close.scatter_(0, labels[None, near_by], True)
+            labels[near_by] = _compare_directly(block.rows(near_by), centers, close.T)
+        for index in torch.isinf(lengths).nonzero()[:, 0]:
             labels[index] = _label_far_row(block.rows(index[None]), centers)
-    added = h * lengths
-    best.sub_(added).sub_(h * centers.squared_norms[labels]).clamp_(min=0)
-    return Nearest(labels, best, second.sub_(added).clamp_(min=0))
+    return Nearest(labels, best, second)
 
 
 def _two_smallest(scores, centers):

@@ -86,9 +86,8 @@ def _distances(samples, block, candidates):
         squares <= 8 * prepared.rounding(block.squared_magnitudes.sqrt())[:, None]
     ).nonzero(as_tuple=True)
     if len(row):
-        index, place = row.unique(return_inverse=True)
-        rows = block.rows(index)
-        squares[row, column] = pair_distances(rows, candidates, place, column)
+        pair = torch.arange(len(row), device=row.device)
+        squares[row, column] = pair_distances(block.rows(row), candidates, pair, column)
     return squares.clamp_(min=0)
 
 
