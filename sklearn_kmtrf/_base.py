@@ -1,0 +1,414 @@
+"""What every estimator shares: validation, restarts, predict, transform and score."""
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from sklearn_kmtrf._device import resolve_device, usable_device
+from sklearn_kmtrf._progress import (
+    FIT_STACKLEVEL,
+    CallbackSupportMixin,
+    FitProgress,
+    with_callbacks,
+)
+from sklearn_kmtrf._starts import Starts, number_of_runs
+from sklearn_kmtrf._validation import (
+    unchanged_on_error,
+    validate_samples,
+    validate_weights,
+)
+from sklearn_kmtrf.circuits import lloyd_circuit
+from sklearn_kmtrf.kernels._blocks import Samples, samples_of
+from sklearn_kmtrf.kernels._lloyd import assign, mean_variance
+from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Validated data as the kernels see them.
+
+    Attributes
+    ----------
+    samples : Samples
+
+    weights : tensor of shape (n_samples,), float64, or None
+        Divided by `weight_unit`; None weighs every sample 1.
+
+    weight_unit : float
+        A power of two.
+
+    tolerance : float
+        Squared movement of the centers that ends a run, in units of the frame.
+    """
+
+    samples: Samples
+    weights: torch.Tensor | None
+    weight_unit: float
+    tolerance: float = 0.0
+
+    def objective(self, value):
+        """An objective of the kernels in the units of the user."""
+        return self.samples.frame.leave_squared(value) * self.weight_unit
+
+
+class BaseTransformerKMeans(
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
+    ABC,
+):
+    """Base of the estimators: all but the iteration.
+
+    A subclass stores its parameters and implements `_run`, one run from given centers.
+    """
+
+    _parameter_constraints: dict = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
+        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+        "weights": [str],
+        "device": [None, str, torch.device],
+    }
+
+    @abstractmethod
+    def _run(self, problem, centers, report):
+        """One run from given centers.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        centers : tensor of shape (n_clusters, n_features), float64
+            Start, in the frame.
+
+        report : callable
+            Called after each iteration as ``report(objective, centers, movement)``; a
+            true value ends the run.
+
+        Returns
+        -------
+        run : LloydRun
+        """
+
+    def _check_parameters(self, X):
+        """Check parameters that `_parameter_constraints` cannot, some against X."""
+        if self.weights != "constructed":
+            raise ValueError(
+                f"The 'weights' parameter of {type(self).__name__} must be "
+                f"'constructed', the only choice of this version. "
+                f"Got {self.weights!r} instead."
+            )
+        if X.shape[0] < self.n_clusters:
+            raise ValueError(
+                f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}."
+            )
+
+    # Fit
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    @with_callbacks
+    def fit(self, X, y=None, sample_weight=None):
+        """Compute the clustering.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples to cluster, finite. float32 and float64 are kept, everything else
+            becomes float64; sparse formats other than CSR are converted. X is never
+            written.
+
+        y : Ignored
+            Not used, present here for API consistency by convention.
+
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each sample, not negative and not all zero. None weighs every
+            sample 1. A sample of weight 0 is labelled and otherwise without say.
+
+        Returns
+        -------
+        self : object
+            Fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X, `sample_weight` or a parameter is not as said. The estimator is then
+            as it was before.
+        """
+        with unchanged_on_error(self):
+            device = resolve_device(self.device, X)
+            X = validate_samples(self, X, reset=True)
+            self._check_parameters(X)
+            weights, unit = validate_weights(self, sample_weight, X)
+            n_runs = number_of_runs(self)
+            metadata = None if weights is None else {"sample_weight": sample_weight}
+            progress = FitProgress(self, {"X": X, "y": y, "metadata": metadata}, n_runs)
+            with torch.inference_mode():
+                samples = samples_of(X, device)
+                starts = Starts(
+                    self, X, samples, weights, check_random_state(self.random_state)
+                )
+                problem = Problem(
+                    samples,
+                    None if weights is None else torch.from_numpy(weights).to(device),
+                    unit,
+                    self.tol * mean_variance(samples) if self.tol > 0 else 0.0,
+                )
+                self._fit_runs(problem, starts, progress, n_runs)
+            progress.end(lambda: {})
+            n_distinct = len(np.unique(self.labels_))
+            if n_distinct < self.n_clusters:
+                warnings.warn(
+                    f"Number of distinct clusters ({n_distinct}) found smaller than "
+                    f"n_clusters ({self.n_clusters}). Possibly due to duplicate points "
+                    "in X.",
+                    ConvergenceWarning,
+                    stacklevel=FIT_STACKLEVEL,
+                )
+        return self
+
+    def _fit_runs(self, problem, starts, progress, n_runs):
+        """Run from each start and publish the best run."""
+        best, histories = None, []
+        for _ in range(n_runs):
+            initial = starts.next()
+            progress.say("Initialization complete")
+            run = self._reported_run(problem, initial, starts.X.dtype, progress)
+            histories.append(np.array([problem.objective(v) for v in run.history]))
+            # As in scikit-learn, a run that differs by rounding and by the names of
+            # its clusters does not replace an earlier one.
+            if best is None or (
+                run.objective < best.objective
+                and not _same_clustering(run.labels, best.labels, self.n_clusters)
+            ):
+                best, best_initial, best_history = run, initial, histories[-1]
+            if progress.stopped:
+                break
+        vars(self).update(self._state(problem, best.centers, starts.X.dtype))
+        frame = problem.samples.frame
+        initial = frame.leave(best_initial.cpu().numpy())
+        self.initial_centers_ = initial.astype(starts.X.dtype)
+        self.n_iter_ = best.n_iterations
+        self.converged_ = best.converged
+        self.objective_history_ = best_history
+        self.objective_histories_ = histories
+        # Labels and objective of the centers as published, that is rounded to the
+        # dtype of X: what predict and score will say.
+        labels, objective = assign(
+            problem.samples, problem.weights, self._centers_in_frame(problem.samples)
+        )
+        self.labels_ = labels.to(torch.int32).cpu().numpy()
+        self.inertia_ = problem.objective(objective)
+
+    def _reported_run(self, problem, initial, dtype, progress):
+        """`_run`, with each iteration told to the user."""
+        report = progress.run(self.max_iter)
+        scale = problem.samples.frame.scale
+        latest = initial
+
+        def fitted():
+            return self._state(problem, latest, dtype)
+
+        def on_iteration(objective, centers, movement):
+            nonlocal latest
+            latest = centers
+            number = report.n_iterations
+            stop = report.iteration(problem.objective(objective), fitted)
+            if movement is None:
+                progress.say(f"Converged at iteration {number}: strict convergence.")
+            elif movement <= problem.tolerance:
+                progress.say(
+                    f"Converged at iteration {number}: center shift "
+                    f"{movement / scale**2} within tolerance "
+                    f"{problem.tolerance / scale**2}."
+                )
+            return stop
+
+        run = self._run(problem, initial, on_iteration)
+        report.end(fitted)
+        return run
+
+    def _state(self, problem, centers, dtype):
+        """Attributes that make predict work, for centers of the frame."""
+        frame = problem.samples.frame
+        centers = frame.leave(centers.cpu().numpy()).astype(dtype)
+        return {
+            "cluster_centers_": centers,
+            "device_": problem.samples.device,
+            "_frame": frame,
+            "_n_features_out": len(centers),
+        }
+
+    # After fit
+
+    @property
+    def circuit_(self):
+        """The transformer whose iterations `fit` performs, built on demand.
+
+        A :class:`~sklearn_kmtrf.circuits.ClusteringCircuit` in float64 on the CPU.
+        """
+        check_is_fitted(self)
+        return lloyd_circuit(self.n_features_in_, self.n_clusters)
+
+    def _samples_like_training(self, X):
+        """Validated X in the frame of the training data."""
+        check_is_fitted(self)
+        X = validate_samples(self, X, reset=False)
+        return X, samples_of(X, usable_device(self.device_), self._frame)
+
+    def _centers_in_frame(self, samples):
+        centers = self._frame.enter(self.cluster_centers_)
+        return torch.from_numpy(centers).to(samples.device)
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Compute the clustering and return the label of each sample.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples to cluster.
+
+        y : Ignored
+            Not used, present here for API consistency by convention.
+
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each sample.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index of the cluster of each sample.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def predict(self, X):
+        """Nearest cluster center of each sample.
+
+        The answer for a row depends on nothing but that row; where two centers are
+        equally near it is the one of lower index.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples, in any float dtype.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Index of the cluster of each sample.
+        """
+        with torch.inference_mode():
+            X, samples = self._samples_like_training(X)
+            centers = Centers(self._centers_in_frame(samples))
+            labels = np.empty(samples.n_samples, dtype=np.int32)
+            for block in samples.blocks(len(centers)):
+                nearest = nearest_centers(block, centers)
+                labels[block.start : block.stop] = nearest.labels.cpu().numpy()
+        return labels
+
+    def fit_transform(self, X, y=None, sample_weight=None):
+        """Compute the clustering and return the distances of X to its centers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples to cluster.
+
+        y : Ignored
+            Not used, present here for API consistency by convention.
+
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each sample.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_clusters)
+            As `transform` returns it.
+        """
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def transform(self, X):
+        """Euclidean distance of each sample to each cluster center.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples, in any float dtype.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_clusters)
+            Distances, not squared, in the units and the dtype of X; dense also for
+            sparse X. The smallest of a row is at the label that `predict` gives.
+        """
+        with torch.inference_mode():
+            X, samples = self._samples_like_training(X)
+            centers = Centers(self._centers_in_frame(samples))
+            out = np.empty((samples.n_samples, len(centers)), dtype=X.dtype)
+            for block in samples.blocks(len(centers)):
+                distances = center_distances(block, centers) / self._frame.scale
+                out[block.start : block.stop] = distances.cpu().numpy()
+        return out
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the objective of X with the fitted centers.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+
+        y : Ignored
+            Not used, present here for API consistency by convention.
+
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            Weight of each sample.
+
+        Returns
+        -------
+        score : float
+            Minus the weighted sum of squared distances to the nearest centers, in the
+            squared units of X.
+        """
+        with torch.inference_mode():
+            X, samples = self._samples_like_training(X)
+            weights, unit = validate_weights(self, sample_weight, X)
+            if weights is not None:
+                weights = torch.from_numpy(weights).to(samples.device)
+            problem = Problem(samples, weights, unit)
+            _, objective = assign(samples, weights, self._centers_in_frame(samples))
+        return -problem.objective(objective)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _same_clustering(labels, others, n_clusters):
+    """Whether the clusters of `labels` lie within clusters of `others`."""
+    names = others.new_zeros(n_clusters)
+    names[labels] = others
+    return torch.equal(names[labels], others)
