@@ -28,11 +28,12 @@ from sklearn_kmtrf._progress import (
 )
 from sklearn_kmtrf._starts import Starts, number_of_runs
 from sklearn_kmtrf._validation import (
+    check_circuit,
     unchanged_on_error,
     validate_samples,
     validate_weights,
 )
-from sklearn_kmtrf.circuits import lloyd_circuit
+from sklearn_kmtrf.circuits import ClusteringCircuit, lloyd_circuit
 from sklearn_kmtrf.kernels._blocks import Samples, samples_of
 from sklearn_kmtrf.kernels._lloyd import assign, mean_variance
 from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
@@ -76,8 +77,11 @@ class BaseTransformerKMeans(
 ):
     """Base of the estimators: all but the iteration.
 
-    A subclass stores its parameters and implements `_run`, one run from given centers.
+    A subclass stores its parameters, names the algorithms of the circuits that it can
+    run, and implements `_run`, one run from given centers.
     """
+
+    _algorithms: tuple
 
     _parameter_constraints: dict = {
         "n_clusters": [Interval(Integral, 1, None, closed="left")],
@@ -87,7 +91,7 @@ class BaseTransformerKMeans(
         "tol": [Interval(Real, 0, None, closed="left")],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
-        "weights": [str],
+        "weights": [str, ClusteringCircuit],
         "device": [None, str, torch.device],
     }
 
@@ -113,10 +117,12 @@ class BaseTransformerKMeans(
 
     def _check_parameters(self, X):
         """Check parameters that `_parameter_constraints` cannot, some against X."""
-        if self.weights != "constructed":
+        if isinstance(self.weights, ClusteringCircuit):
+            check_circuit(self, X)
+        elif self.weights != "constructed":
             raise ValueError(
                 f"The 'weights' parameter of {type(self).__name__} must be "
-                f"'constructed', the only choice of this version. "
+                f"'constructed' or a ClusteringCircuit in this version. "
                 f"Got {self.weights!r} instead."
             )
         if X.shape[0] < self.n_clusters:
@@ -161,6 +167,12 @@ class BaseTransformerKMeans(
             X = validate_samples(self, X, reset=True)
             self._check_parameters(X)
             weights, unit = validate_weights(self, sample_weight, X)
+            if weights is not None and self.weights != "constructed":
+                raise ValueError(
+                    "sample_weight must be None when the 'weights' parameter is a "
+                    "circuit, whose heads have no sample weights. "
+                    "weights='constructed' takes them."
+                )
             n_runs = number_of_runs(self)
             metadata = None if weights is None else {"sample_weight": sample_weight}
             progress = FitProgress(self, {"X": X, "y": y, "metadata": metadata}, n_runs)
@@ -264,12 +276,15 @@ class BaseTransformerKMeans(
 
     @property
     def circuit_(self):
-        """The transformer whose iterations `fit` performs, built on demand.
+        """The transformer whose iterations `fit` performs.
 
-        A :class:`~sklearn_kmtrf.circuits.ClusteringCircuit` in float64 on the CPU.
+        A :class:`~sklearn_kmtrf.circuits.ClusteringCircuit`: the one that was given
+        as `weights`, or the constructed one, built on demand in float64 on the CPU.
         """
         check_is_fitted(self)
-        return lloyd_circuit(self.n_features_in_, self.n_clusters)
+        if isinstance(self.weights, ClusteringCircuit):
+            return self.weights
+        return lloyd_circuit(self.n_features_in_, len(self.cluster_centers_))
 
     def _samples_like_training(self, X):
         """Validated X in the frame of the training data."""

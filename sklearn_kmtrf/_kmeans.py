@@ -1,9 +1,13 @@
 """TransformerKMeans: k-means by a transformer that performs Lloyd's algorithm."""
 
+import copy
+
 from sklearn.utils._param_validation import StrOptions
 
 from sklearn_kmtrf._base import BaseTransformerKMeans
-from sklearn_kmtrf.kernels._lloyd import lloyd
+from sklearn_kmtrf.circuits import ClusteringCircuit
+from sklearn_kmtrf.kernels._circuit_run import circuit_iteration
+from sklearn_kmtrf.kernels._lloyd import lloyd, lloyd_iteration
 
 
 class TransformerKMeans(BaseTransformerKMeans):
@@ -57,9 +61,12 @@ class TransformerKMeans(BaseTransformerKMeans):
     algorithm : {'lloyd', 'elkan'}, default='lloyd'
         Accepted for compatibility. Both give the same result in the same way.
 
-    weights : {'constructed'}, default='constructed'
+    weights : 'constructed' or ClusteringCircuit, default='constructed'
         Where the parameters of the circuit come from. 'constructed' has them in
-        closed form, and performs Lloyd's algorithm exactly.
+        closed form, and performs Lloyd's algorithm exactly, at any size. A circuit,
+        such as :func:`~sklearn_kmtrf.circuits.lloyd_circuit` builds, is run as it is,
+        in its own precision: on dense X of its width, without sample weights, and
+        with all attention weights of its update head in memory.
 
     device : str, torch.device or None, default=None
         Where to compute: None is the device of X (the CPU for NumPy arrays), 'auto' a
@@ -141,6 +148,8 @@ class TransformerKMeans(BaseTransformerKMeans):
            [ 1.,  2.]])
     """
 
+    _algorithms = ("lloyd",)
+
     _parameter_constraints: dict = {
         **BaseTransformerKMeans._parameter_constraints,
         "copy_x": ["boolean"],
@@ -175,7 +184,17 @@ class TransformerKMeans(BaseTransformerKMeans):
         self.device = device
 
     def _run(self, problem, centers, report):
-        """Lloyd's algorithm from given centers."""
+        """Lloyd's algorithm from given centers, by the kernel or a given circuit."""
+        iteration = lloyd_iteration
+        if isinstance(self.weights, ClusteringCircuit):
+            if problem.samples.frame.scale != 1:
+                raise ValueError(
+                    "X must have values whose squares are finite and not zero when a "
+                    f"circuit is given as weights of {type(self).__name__}. "
+                    "Got values near the ends of the floating-point range instead."
+                )
+            circuit = copy.deepcopy(self.weights).to(problem.samples.device).eval()
+            iteration = circuit_iteration(circuit)
         return lloyd(
             problem.samples,
             problem.weights,
@@ -183,4 +202,5 @@ class TransformerKMeans(BaseTransformerKMeans):
             max_iterations=self.max_iter,
             tolerance=problem.tolerance,
             on_iteration=report,
+            iteration=iteration,
         )

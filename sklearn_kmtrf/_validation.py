@@ -3,8 +3,13 @@
 from contextlib import contextmanager
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import _check_sample_weight, validate_data
+
+# Largest arrays of attention weights that a circuit is asked to hold.
+MOST_UPDATE_WEIGHTS = 2**26
+MOST_SAMPLES_OF_FULL_ATTENTION = 2**12
 
 # Weights between these two, and their sums, are far from overflow and underflow.
 _SMALLEST, _LARGEST = 2.0**-300, 2.0**300
@@ -87,6 +92,59 @@ def validate_weights(estimator, sample_weight, X):
     exponent = int(np.clip(np.frexp(largest)[1], -1000, 1000))
     unit = float(np.ldexp(1.0, exponent))
     return weights / unit, unit
+
+
+def check_circuit(estimator, X):
+    """Check that the circuit given as `weights` fits the estimator and the data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With a ClusteringCircuit as `weights`.
+
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+
+    Raises
+    ------
+    ValueError
+        If it is of another algorithm, width or number of clusters, or would need more
+        memory than is reasonable, or X is sparse.
+    """
+    circuit, name = estimator.weights, type(estimator).__name__
+    n_samples, n_features = X.shape
+    if circuit.config.algorithm not in estimator._algorithms:
+        raise ValueError(
+            f"The circuit given as weights of {name} must perform one of "
+            f"{list(estimator._algorithms)}. Got {circuit.config.algorithm!r} instead."
+        )
+    for wanted, got, what in (
+        (n_features, circuit.n_features, "n_features of the data"),
+        (estimator.n_clusters, circuit.n_clusters, "n_clusters"),
+    ):
+        if got != wanted:
+            raise ValueError(
+                f"The circuit given as weights of {name} must be built for "
+                f"{what} = {wanted}. Got a circuit for {got} instead."
+            )
+    if sp.issparse(X):
+        raise ValueError(
+            f"X must be dense when a circuit is given as weights of {name}. "
+            "Got a sparse matrix instead; weights='constructed' takes it."
+        )
+    full = circuit.config.sample_reset.pattern == "full"
+    if full and n_samples > MOST_SAMPLES_OF_FULL_ATTENTION:
+        raise ValueError(
+            "A circuit with full sample attention must have at most "
+            f"{MOST_SAMPLES_OF_FULL_ATTENTION} samples. Got {n_samples} instead; "
+            "sample_attention='diagonal' gives the same result."
+        )
+    if n_samples * estimator.n_clusters > MOST_UPDATE_WEIGHTS:
+        raise ValueError(
+            "A circuit given as weights must have at most "
+            f"{MOST_UPDATE_WEIGHTS} pairs of samples and clusters. "
+            f"Got {n_samples} x {estimator.n_clusters} instead; "
+            "weights='constructed' runs the same algorithm at any size."
+        )
 
 
 @contextmanager

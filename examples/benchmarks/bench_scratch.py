@@ -1,12 +1,13 @@
 """
-=========================================
+====================================
 What one-hot and binary scratch cost
-=========================================
+====================================
 
 Times one forward and one backward of the circuit of Lloyd's algorithm with
-one-hot and with binary scratch, side by side, on the sizes of "Leaner
-transformers can easily learn to cluster" (d = 32, n = 1,024, float32), and the
-peak memory of one forward and backward, each in a process of its own.
+one-hot and with binary scratch, and one iteration of the streaming kernel on the
+same work, side by side, on the sizes of "Leaner transformers can easily learn to
+cluster" (d = 32, n = 1,024, float32); and the peak memory of one forward and
+backward, each in a process of its own. The kernel has no gradient.
 
 The gradient is that of the sum of the squared new centers, with respect to all
 weights of the circuit. Times are medians over rounds that alternate between the
@@ -25,10 +26,13 @@ import time
 import torch
 
 from sklearn_kmtrf.circuits import lloyd_circuit
+from sklearn_kmtrf.kernels._blocks import samples_of
+from sklearn_kmtrf.kernels._lloyd import lloyd_iteration
 
 N_FEATURES, N_SAMPLES = 32, 1024
 SIZES = (6, 25, 100, 400, 1000)
-SCRATCHES = ("one-hot", "binary")
+CONTENDERS = ("one-hot", "binary", "kernel")
+COLUMNS = (("one-hot", 8), ("binary", 12), ("kernel", 12))
 
 
 def make_data(n_clusters):
@@ -53,26 +57,40 @@ def circuit_contender(scratch, n_clusters, gamma):
     return forward
 
 
-def contenders(n_clusters, gamma):
-    """What is timed side by side, by column name."""
-    return {
-        scratch: circuit_contender(scratch, n_clusters, gamma) for scratch in SCRATCHES
-    }
+def kernel_contender(n_clusters):
+    """A function without arguments that runs one iteration of the kernel."""
+    samples, centers = make_data(n_clusters)
+    stream = samples_of(samples.numpy(), torch.device("cpu"))
+    centers = torch.from_numpy(stream.frame.enter(centers.numpy()))
+    labels = torch.empty(N_SAMPLES, dtype=torch.int64)
+
+    def forward():
+        return lloyd_iteration(stream, None, centers, labels).means(centers)
+
+    return forward
 
 
-def time_side_by_side(runs, n_rounds):
+def contender(name, n_clusters, gamma):
+    """What is timed, by its name."""
+    if name == "kernel":
+        return kernel_contender(n_clusters)
+    return circuit_contender(name, n_clusters, gamma)
+
+
+def time_side_by_side(n_clusters, gamma, n_rounds):
     """Median milliseconds (forward, backward) of each contender."""
+    runs = {name: contender(name, n_clusters, gamma) for name in CONTENDERS}
     times = {name: ([], []) for name in runs}
-    for name in runs:
-        runs[name]().backward()  # not timed: first use of memory
-    for _ in range(n_rounds):
+    for round_number in range(n_rounds + 1):
         for name, forward in runs.items():
             start = time.perf_counter()
-            loss = forward()
+            result = forward()
             middle = time.perf_counter()
-            loss.backward()
-            times[name][0].append(1e3 * (middle - start))
-            times[name][1].append(1e3 * (time.perf_counter() - middle))
+            if result.requires_grad:
+                result.backward()
+            if round_number > 0:  # the first use of memory is not timed
+                times[name][0].append(1e3 * (middle - start))
+                times[name][1].append(1e3 * (time.perf_counter() - middle))
     return {
         name: tuple(statistics.median(values) for values in pair)
         for name, pair in times.items()
@@ -87,19 +105,20 @@ def peak_memory():
     return int(line.split()[1]) / 1024
 
 
-def report_peak(scratch, n_clusters, gamma):
+def report_peak(name, n_clusters, gamma):
     """Print the megabytes that one forward and backward add to the peak."""
-    # The smallest circuit first, so that libraries are loaded and threads exist.
-    circuit_contender("binary", 2, gamma)().backward()
-    forward = circuit_contender(scratch, n_clusters, gamma)
-    before = peak_memory()
-    forward().backward()
+    # A small problem first, so that libraries are loaded and threads exist.
+    for forward in (contender(name, 2, gamma), contender(name, n_clusters, gamma)):
+        before = peak_memory()
+        result = forward()
+        if result.requires_grad:
+            result.backward()
     print(peak_memory() - before)
 
 
-def measure_peak(scratch, n_clusters, arguments):
+def measure_peak(name, n_clusters, arguments):
     """Megabytes, measured in a new process."""
-    command = [sys.executable, __file__, "--peak", scratch, "--sizes", str(n_clusters)]
+    command = [sys.executable, __file__, "--peak", name, "--sizes", str(n_clusters)]
     command += ["--gamma", str(arguments.gamma), "--threads", str(arguments.threads)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return float(done.stdout)
@@ -110,24 +129,32 @@ def print_table(arguments):
     print(
         f"d = {N_FEATURES}, n = {N_SAMPLES}, float32, gamma = {arguments.gamma:g}, "
         f"{arguments.threads} thread(s), {arguments.rounds} rounds, "
-        f"torch {torch.__version__}; one-hot / binary"
+        f"torch {torch.__version__}; in brackets how many times less than one-hot"
     )
     print(
-        f"{'k':>5} {'width':>11} {'forward ms':>18} {'ratio':>6} "
-        f"{'backward ms':>18} {'ratio':>6} {'peak MB':>16} {'ratio':>6}"
+        f"{'k':>5} {'width':>9} | {'forward ms':34} | {'backward ms':21} | peak MB\n"
+        + " " * 16
+        + " | ".join(
+            " ".join(f"{name:>{w}}" for name, w in columns)
+            for columns in (COLUMNS, COLUMNS[:2], COLUMNS)
+        )
     )
     for k in arguments.sizes:
-        times = time_side_by_side(contenders(k, arguments.gamma), arguments.rounds)
-        peaks = [measure_peak(scratch, k, arguments) for scratch in SCRATCHES]
+        times = time_side_by_side(k, arguments.gamma, arguments.rounds)
+        forward = [times[name][0] for name in CONTENDERS]
+        backward = [times[name][1] for name in CONTENDERS[:2]]
+        peaks = [measure_peak(name, k, arguments) for name in CONTENDERS]
         width = f"{k} / {(k - 1).bit_length()}"
-        cells = [f"{k:>5} {width:>11}"]
-        for column in (0, 1):
-            one_hot, binary = (times[scratch][column] for scratch in SCRATCHES)
-            cells.append(f"{one_hot:>9.2f} / {binary:>6.2f} {one_hot / binary:>6.1f}")
-        one_hot, binary = peaks
-        ratio = one_hot / max(binary, 0.1)
-        cells.append(f"{one_hot:>8.1f} / {binary:>5.1f} {ratio:>6.1f}")
-        print(" ".join(cells), flush=True)
+        cells = " | ".join(map(with_ratios, (forward, backward, peaks)))
+        print(f"{k:>5} {width:>9} {cells}", flush=True)
+
+
+def with_ratios(numbers):
+    """The first number, and the others with how many times they go into it."""
+    first, *others = numbers
+    cells = [f"{first:>8.2f}"]
+    cells += [f"{n:>6.2f} ({first / max(n, 0.1):.1f})".rjust(12) for n in others]
+    return " ".join(cells)
 
 
 def main():
@@ -137,7 +164,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--gamma", type=float, default=100.0)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--peak", choices=SCRATCHES, help="only memory, of one size")
+    parser.add_argument("--peak", choices=CONTENDERS, help="only memory, of one size")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.peak:

@@ -317,32 +317,87 @@ class ClusteringCircuit(nn.Module):
         -------
         output : CircuitOutput
         """
+        x, sample_weights = self.assign(
+            sample_tokens, center_tokens, generator=generator
+        )
+        moved, center_weights = self.move(
+            center_tokens, x, generator=generator, noise=noise
+        )
+        return CircuitOutput(
+            centers=self.layout.part(moved, "features"),
+            codes=self.layout.part(x, "scratch"),
+            sample_tokens=x,
+            center_tokens=moved,
+            attention_weights={**sample_weights, **center_weights},
+        )
+
+    def assign(self, sample_tokens, center_tokens, *, generator=None):
+        """Do the first half of an iteration: write codes into the samples.
+
+        With a diagonal sample reset the rows do not see each other, so samples may
+        come in blocks.
+
+        Parameters
+        ----------
+        sample_tokens : tensor of shape (N, M) or (B, N, M)
+            Samples in the residual stream.
+
+        center_tokens : tensor of shape (K, M) or (B, K, M)
+            Centers in the residual stream.
+
+        generator : torch.Generator, default=None
+            Source of randomness, needed by circuits that draw.
+
+        Returns
+        -------
+        sample_tokens : tensor of shape (N, M) or (B, N, M)
+            Samples with the code of their center.
+
+        attention_weights : dict of str to tensor
+            Weights of the heads "assignment" and "sample_reset".
+        """
         x, c = sample_tokens, center_tokens
-        draw = {"generator": generator}
-        assigned, assignment = self.assignment(x, c, **draw)
-        emptied, sample_reset = self.sample_reset(x, x, **draw)
+        assigned, assignment = self.assignment(x, c, generator=generator)
+        emptied, sample_reset = self.sample_reset(x, x, generator=generator)
+        weights = {"assignment": assignment, "sample_reset": sample_reset}
         # The reset comes first: y - y is exactly zero, so that what the other
         # head writes arrives unrounded.
-        x = (x + emptied) + assigned  # (N, M)
-        updated, update = self.update(c, x, noise=noise, **draw)
+        return (x + emptied) + assigned, weights  # (N, M)
+
+    def move(self, center_tokens, sample_tokens, *, generator=None, noise=None):
+        """Do the second half of an iteration: move the centers.
+
+        Parameters
+        ----------
+        center_tokens : tensor of shape (K, M) or (B, K, M)
+            Centers in the residual stream.
+
+        sample_tokens : tensor of shape (N, M) or (B, N, M)
+            All samples, with codes.
+
+        generator : torch.Generator, default=None
+            Source of randomness, needed by circuits that draw.
+
+        noise : tensor of shape (N,) or (B, N), default=None
+            Gumbel noise of the samples, instead of drawing it.
+
+        Returns
+        -------
+        center_tokens : tensor of shape (K, M) or (B, K, M)
+            Centers where they are now.
+
+        attention_weights : dict of str to tensor
+            Weights of the heads "update" and "center_reset".
+        """
+        c, draw = center_tokens, {"generator": generator}
+        updated, update = self.update(c, sample_tokens, noise=noise, **draw)
         emptied, center_reset = self.center_reset(c, c, **draw)
         moved = (c + emptied) + updated  # (K, M)
         if self.feed_forward is not None:
             moved = moved + self.feed_forward(moved)
         if self.config.unit_length:
             moved = self._unit_length(moved, c)
-        return CircuitOutput(
-            centers=self.layout.part(moved, "features"),
-            codes=self.layout.part(x, "scratch"),
-            sample_tokens=x,
-            center_tokens=moved,
-            attention_weights={
-                "assignment": assignment,
-                "sample_reset": sample_reset,
-                "update": update,
-                "center_reset": center_reset,
-            },
-        )
+        return moved, {"update": update, "center_reset": center_reset}
 
     def _unit_length(self, moved, before):
         """Normalise the centers; one whose samples cancel stays where it was."""

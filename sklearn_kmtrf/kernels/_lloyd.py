@@ -124,7 +124,16 @@ def lloyd_iteration(samples, weights, centers, labels):
     return sums
 
 
-def lloyd(samples, weights, centers, *, max_iterations, tolerance, on_iteration=None):
+def lloyd(
+    samples,
+    weights,
+    centers,
+    *,
+    max_iterations,
+    tolerance,
+    on_iteration=None,
+    iteration=lloyd_iteration,
+):
     """Lloyd's algorithm from given centers, with scikit-learn's rules.
 
     Stops when no label changes, or when the squared movement of all centers together
@@ -151,6 +160,9 @@ def lloyd(samples, weights, centers, *, max_iterations, tolerance, on_iteration=
         centers, and their squared movement (None if no label changed). A true return
         value ends the run.
 
+    iteration : callable, default=lloyd_iteration
+        What does one iteration, if not the kernel.
+
     Returns
     -------
     run : LloydRun
@@ -159,7 +171,7 @@ def lloyd(samples, weights, centers, *, max_iterations, tolerance, on_iteration=
     before = torch.full_like(labels, -1)
     history, converged, stopped = [], False, False
     while len(history) < max_iterations and not (converged or stopped):
-        sums = lloyd_iteration(samples, weights, centers, labels)
+        sums = iteration(samples, weights, centers, labels)
         began_with = float(sums.objective)
         relocated = _relocate_empty(samples, weights, centers, labels, sums)
         new = sums.means(centers)
@@ -257,11 +269,16 @@ def _sum_anew(samples, weights, labels, clusters, sums):
 def _objective_after(sums, centers, new, relocated):
     """Objective of the new centers, every sample with the cluster it has now.
 
-    For the samples of one cluster, sum w |x - mean|^2 is sum w |x - c|^2 less
-    (sum w) |mean - c|^2, so the old objective and the movement give the new one. A
-    relocated sample lies on its new center: it leaves the sum with what it had.
+    For the samples of one cluster, of weight W and sum S, and a move from c to c + t,
+
+        sum w |x - c - t|^2 = sum w |x - c|^2 - 2 t.(S - W c) + W |t|^2,
+
+    so the old objective and the sums give the new one. A relocated sample lies on its
+    new center: it leaves the objective with what it had.
     """
-    moved = (new - centers).square().sum(1) * sums.mass  # (k,)
-    moved[relocated.clusters] = 0
-    moved[relocated.unfilled] = 0
-    return max(0.0, float(sums.objective) - relocated.objective - float(moved.sum()))
+    move = new - centers
+    pull = sums.sums - sums.mass[:, None] * centers
+    saved = (move * (2 * pull - sums.mass[:, None] * move)).sum(1)  # (k,)
+    saved[relocated.clusters] = 0
+    saved[relocated.unfilled] = 0
+    return max(0.0, float(sums.objective) - relocated.objective - float(saved.sum()))
