@@ -34,8 +34,8 @@ from sklearn_kmtrf._validation import (
     validate_weights,
 )
 from sklearn_kmtrf.circuits import ClusteringCircuit, lloyd_circuit
+from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._blocks import Samples, samples_of
-from sklearn_kmtrf.kernels._lloyd import assign, mean_variance
 from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
 
 
@@ -185,7 +185,7 @@ class BaseTransformerKMeans(
                     samples,
                     None if weights is None else torch.from_numpy(weights).to(device),
                     unit,
-                    self.tol * mean_variance(samples) if self.tol > 0 else 0.0,
+                    self.tol * samples.mean_variance() if self.tol > 0 else 0.0,
                 )
                 self._fit_runs(problem, starts, progress, n_runs)
             progress.end(lambda: {})
@@ -212,7 +212,9 @@ class BaseTransformerKMeans(
             # its clusters does not replace an earlier one.
             if best is None or (
                 run.objective < best.objective
-                and not _same_clustering(run.labels, best.labels, self.n_clusters)
+                and not _same_clustering(
+                    run.assignment.labels, best.assignment.labels, self.n_clusters
+                )
             ):
                 best, best_initial, best_history = run, initial, histories[-1]
             if progress.stopped:
@@ -227,11 +229,13 @@ class BaseTransformerKMeans(
         self.objective_histories_ = histories
         # Labels and objective of the centers as published, that is rounded to the
         # dtype of X: what predict and score will say.
-        labels, objective = assign(
-            problem.samples, problem.weights, self._centers_in_frame(problem.samples)
-        )
-        self.labels_ = labels.to(torch.int32).cpu().numpy()
-        self.inertia_ = problem.objective(objective)
+        self._publish(best.assignment, problem)
+
+    def _publish(self, assignment, problem):
+        """Set `labels_` and `inertia_`, for `cluster_centers_` as they are."""
+        assignment.move_to(self._centers_in_frame(problem.samples))
+        self.labels_ = assignment.labels.to(torch.int32).cpu().numpy()
+        self.inertia_ = problem.objective(assignment.inertia())
 
     def _reported_run(self, problem, initial, dtype, progress):
         """`_run`, with each iteration told to the user."""
@@ -290,7 +294,8 @@ class BaseTransformerKMeans(
         """Validated X in the frame of the training data."""
         check_is_fitted(self)
         X = validate_samples(self, X, reset=False)
-        return X, samples_of(X, usable_device(self.device_), self._frame)
+        device = usable_device(self.device_)
+        return X, samples_of(X, device, self._frame, keep=False)
 
     def _centers_in_frame(self, samples):
         centers = self._frame.enter(self.cluster_centers_)
@@ -337,9 +342,8 @@ class BaseTransformerKMeans(
             X, samples = self._samples_like_training(X)
             centers = Centers(self._centers_in_frame(samples))
             labels = np.empty(samples.n_samples, dtype=np.int32)
-            for block in samples.blocks(len(centers)):
-                nearest = nearest_centers(block, centers)
-                labels[block.start : block.stop] = nearest.labels.cpu().numpy()
+            for rows, block in samples.blocks(len(centers)):
+                labels[rows] = nearest_centers(block, centers).labels.cpu().numpy()
         return labels
 
     def fit_transform(self, X, y=None, sample_weight=None):
@@ -381,9 +385,9 @@ class BaseTransformerKMeans(
             X, samples = self._samples_like_training(X)
             centers = Centers(self._centers_in_frame(samples))
             out = np.empty((samples.n_samples, len(centers)), dtype=X.dtype)
-            for block in samples.blocks(len(centers)):
+            for rows, block in samples.blocks(len(centers)):
                 distances = center_distances(block, centers) / self._frame.scale
-                out[block.start : block.stop] = distances.cpu().numpy()
+                out[rows] = distances.cpu().numpy()
         return out
 
     def score(self, X, y=None, sample_weight=None):
@@ -412,8 +416,9 @@ class BaseTransformerKMeans(
             if weights is not None:
                 weights = torch.from_numpy(weights).to(samples.device)
             problem = Problem(samples, weights, unit)
-            _, objective = assign(samples, weights, self._centers_in_frame(samples))
-        return -problem.objective(objective)
+            assignment = Assignment(samples, weights)
+            assignment.move_to(self._centers_in_frame(samples))
+        return -problem.objective(assignment.inertia())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

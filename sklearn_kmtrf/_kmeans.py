@@ -6,8 +6,9 @@ from sklearn.utils._param_validation import StrOptions
 
 from sklearn_kmtrf._base import BaseTransformerKMeans
 from sklearn_kmtrf.circuits import ClusteringCircuit
-from sklearn_kmtrf.kernels._circuit_run import circuit_iteration
-from sklearn_kmtrf.kernels._lloyd import lloyd, lloyd_iteration
+from sklearn_kmtrf.kernels._assignment import Assignment
+from sklearn_kmtrf.kernels._circuit_run import CircuitAssignment
+from sklearn_kmtrf.kernels._lloyd import lloyd
 
 
 class TransformerKMeans(BaseTransformerKMeans):
@@ -185,22 +186,29 @@ class TransformerKMeans(BaseTransformerKMeans):
 
     def _run(self, problem, centers, report):
         """Lloyd's algorithm from given centers, by the kernel or a given circuit."""
-        iteration = lloyd_iteration
-        if isinstance(self.weights, ClusteringCircuit):
-            if problem.samples.frame.scale != 1:
-                raise ValueError(
-                    "X must have values whose squares are finite and not zero when a "
-                    f"circuit is given as weights of {type(self).__name__}. "
-                    "Got values near the ends of the floating-point range instead."
-                )
-            circuit = copy.deepcopy(self.weights).to(problem.samples.device).eval()
-            iteration = circuit_iteration(circuit)
         return lloyd(
-            problem.samples,
-            problem.weights,
+            self._assignment(problem),
             centers,
             max_iterations=self.max_iter,
             tolerance=problem.tolerance,
             on_iteration=report,
-            iteration=iteration,
         )
+
+    def _assignment(self, problem):
+        """What assigns samples to centers: the kernel, or the circuit given."""
+        if not isinstance(self.weights, ClusteringCircuit):
+            return Assignment(problem.samples, problem.weights)
+        if not 2.0**-400 < problem.samples.frame.scale < 2.0**400:
+            raise ValueError(
+                "X must have values whose squares are finite and not zero when a "
+                f"circuit is given as weights of {type(self).__name__}. "
+                "Got values near the ends of the floating-point range instead."
+            )
+        circuit = copy.deepcopy(self.weights).to(problem.samples.device).eval()
+        return CircuitAssignment(problem.samples, circuit)
+
+    def _publish(self, assignment, problem):
+        """Set `labels_` and `inertia_`, of the nearest centers whatever the circuit."""
+        if isinstance(assignment, CircuitAssignment):
+            assignment = Assignment(problem.samples, problem.weights)
+        super()._publish(assignment, problem)

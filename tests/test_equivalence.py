@@ -8,9 +8,9 @@ import torch
 from sklearn_kmtrf import TransformerKMeans
 from sklearn_kmtrf.circuits import iterate, lloyd_circuit
 from sklearn_kmtrf.kernels import _blocks
+from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame
-from sklearn_kmtrf.kernels._lloyd import lloyd_iteration
 from tests import _reference
 from tests._cases import is_stable, problems
 
@@ -25,11 +25,11 @@ def lloyd_is_stable(X, C):
 def kernel_iterations(X, C):
     """Centers and labels of the kernel after every iteration, nothing relocated."""
     samples = samples_of(X, torch.device("cpu"), Frame(np.zeros(X.shape[1])))
-    centers = torch.from_numpy(C)
-    labels = torch.empty(X.shape[0], dtype=torch.int64)
+    assignment, centers = Assignment(samples, None), torch.from_numpy(C)
     for _ in range(N_ITERATIONS):
-        centers = lloyd_iteration(samples, None, centers, labels).means(centers)
-        yield centers.numpy(), labels.numpy()
+        assignment.move_to(centers)
+        centers = assignment.means(assignment.sums)
+        yield centers.numpy(), assignment.labels.numpy()
 
 
 @pytest.mark.parametrize("sparse", [False, True])

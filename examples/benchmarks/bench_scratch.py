@@ -26,8 +26,8 @@ import time
 import torch
 
 from sklearn_kmtrf.circuits import lloyd_circuit
+from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._blocks import samples_of
-from sklearn_kmtrf.kernels._lloyd import lloyd_iteration
 
 N_FEATURES, N_SAMPLES = 32, 1024
 SIZES = (6, 25, 100, 400, 1000)
@@ -62,10 +62,11 @@ def kernel_contender(n_clusters):
     samples, centers = make_data(n_clusters)
     stream = samples_of(samples.numpy(), torch.device("cpu"))
     centers = torch.from_numpy(stream.frame.enter(centers.numpy()))
-    labels = torch.empty(N_SAMPLES, dtype=torch.int64)
 
     def forward():
-        return lloyd_iteration(stream, None, centers, labels).means(centers)
+        assignment = Assignment(stream, None)
+        assignment.move_to(centers)
+        return assignment.means(assignment.sums)
 
     return forward
 

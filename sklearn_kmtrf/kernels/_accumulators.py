@@ -22,30 +22,22 @@ class CenterSums:
     mass : tensor (n_clusters,), float64
         Weight of each label.
 
-    objective : tensor (), float64
-        Weighted sum of the squared distances to the nearest centers.
-
-    spread : tensor (), float64
-        Weighted sum of the squared lengths: the unit of the objective's rounding.
+    counts : tensor (n_clusters,), int64
+        Number of samples of positive weight of each label.
     """
 
     sums: torch.Tensor
     mass: torch.Tensor
-    objective: torch.Tensor
-    spread: torch.Tensor
+    counts: torch.Tensor
 
     @classmethod
     def zeros(cls, centers):
         """No sample yet, for centers (k, d)."""
-        return cls(
-            torch.zeros_like(centers),
-            centers.new_zeros(len(centers)),
-            centers.new_zeros(()),
-            centers.new_zeros(()),
-        )
+        mass = centers.new_zeros(len(centers))
+        return cls(torch.zeros_like(centers), mass, mass.long())
 
-    def add_(self, block, labels, distances, weights):
-        """Add the rows of a block, in place.
+    def add_(self, block, labels, weights, sign=1):
+        """Add the rows of a block, in place, or take them away.
 
         Parameters
         ----------
@@ -54,32 +46,39 @@ class CenterSums:
 
         labels : tensor (m,), int64
 
-        distances : tensor (m,), float64
-            What each row adds to the objective.
-
         weights : tensor (m,), float64, or None
             None weighs every sample 1.
+
+        sign : {1, -1}, default=1
+            -1 takes the rows away.
         """
-        n_clusters = len(self.mass)
-        mass = torch.bincount(labels, weights, minlength=n_clusters).to(self.mass.dtype)
-        self.mass += mass
-        block.add_sums_(self.sums, labels, weights, mass)
+        k = len(self.mass)
+        block.add_sums_(self.sums, labels, weights, sign)
         if weights is None:
-            self.objective += distances.sum()
-            self.spread += block.squared_norms.sum()
+            counts = torch.bincount(labels, minlength=k)
+            self.mass.add_(counts, alpha=sign)
         else:
-            self.objective += distances @ weights
-            self.spread += block.squared_norms @ weights
+            self.mass.add_(torch.bincount(labels, weights, minlength=k), alpha=sign)
+            counts = torch.bincount(labels[weights > 0], minlength=k)
+        self.counts.add_(counts, alpha=sign)
+        if sign < 0:
+            # Taking away leaves a rest by rounding where there should be nothing.
+            empty = self.counts == 0
+            self.mass[empty] = 0
+            self.sums[empty] = 0
 
     def merge_(self, other):
         """Add the sums over other samples, in place; associative up to rounding."""
         self.sums += other.sums
         self.mass += other.mass
-        self.objective += other.objective
-        self.spread += other.spread
+        self.counts += other.counts
+
+    def copy(self):
+        """The same sums, to be changed on their own."""
+        return CenterSums(self.sums.clone(), self.mass.clone(), self.counts.clone())
 
     def means(self, centers):
         """The new centers (k, d); one without mass keeps its place in `centers`."""
-        occupied = self.mass > 0
+        occupied = self.counts > 0
         means = self.sums / torch.where(occupied, self.mass, 1.0)[:, None]
         return torch.where(occupied[:, None], means, centers)

@@ -1,9 +1,13 @@
 """Samples as a stream of row blocks: dense arrays, memory maps and CSR matrices.
 
-Every kernel loops ``for block in samples.blocks(width)`` and asks the block for three
-things only: products with centers, squared norms, and sums by label. A block is float64
-on the device, in the frame of :mod:`sklearn_kmtrf.kernels._frame`; nothing of the size
-of X is ever made.
+Every kernel loops ``for block in samples.blocks(width)``, or asks for the block of some
+rows, and lets the block do what depends on how X is stored: scores of centers, squared
+lengths, distances and sums by label. Blocks lie on the device, in the frame of
+:mod:`sklearn_kmtrf.kernels._frame`.
+
+Dense samples are tokens [x, |x|^2, 1] in float32 (Theorem 2.2): one product with
+[-2c, 1, |c|^2] is the squared distance. For data in memory the tokens are made once:
+the one float32 copy of X. float64 rows are made block by block where they are needed.
 """
 
 import warnings
@@ -15,20 +19,20 @@ import torch
 
 from sklearn_kmtrf.kernels._frame import frame_of_csr, frame_of_dense
 
-# Numbers in one block and its scores: 2 MB of float64, so that they stay in a
-# core's cache between the steps of an iteration.
+# Numbers in one block and its scores: they stay in a core's cache between the steps of
+# an iteration.
 BLOCK_ELEMENTS = 2**18
 # Fewer rows than this make the calls, not the numbers, the cost.
-_FEWEST_ROWS = 256
+_FEWEST_ROWS = 512
+
+# Added to squared lengths in float32, so that products which underflow do not make a
+# squared distance negative.
+_FLOOR = 2.0**-100
 
 
-# Twice the unit roundoff of float64.
-EPS = torch.finfo(torch.float64).eps
-
-
-def inflation(n_features):
+def inflation(n_features, dtype):
     """The h of `_nearest`: what is added to scores so that rounding only adds."""
-    return 2 * (n_features + 4) * EPS
+    return 2 * (n_features + 4) * torch.finfo(dtype).eps
 
 
 def rows_per_block(width):
@@ -36,67 +40,68 @@ def rows_per_block(width):
     return max(_FEWEST_ROWS, BLOCK_ELEMENTS // max(1, width))
 
 
-class Block:
-    """A few rows of the samples, in the frame.
+class DenseBlock:
+    """Some rows of a dense array.
 
     Parameters
     ----------
-    start, stop : int
-        Range of the rows in the whole array.
+    tokens : tensor of shape (m, n_features + 2), float32, or None
+        Made from the values if None.
 
-    n_features : int
+    make_values : callable
+        Returns the rows in the frame, a tensor (m, n_features), float64.
+
+    squared_norms : tensor of shape (m,), float64, or None
+        Computed from the values if None.
     """
 
-    def __init__(self, start, stop, n_features):
-        self.start, self.stop = start, stop
-        self.inflation = inflation(n_features)
+    dtype = torch.float32
+
+    def __init__(self, make_values, tokens=None, squared_norms=None):
+        self._make_values = make_values
+        if tokens is not None:
+            self.tokens, self.squared_norms = tokens, squared_norms
 
     @cached_property
-    def inflated_norms(self):
-        """The part of the scores that the rows add, (m,)."""
-        return self.squared_norms + self.inflation * self.squared_magnitudes
+    def values(self):
+        """Rows in the frame, (m, d), float64."""
+        return self._make_values()
 
     @cached_property
-    def blur(self):
-        """How much scores may differ for rounding beside their relative error, (m,)."""
-        return 7 * self.inflation * self.squared_magnitudes
-
-
-class DenseBlock(Block):
-    """A few rows of a dense array.
-
-    Parameters
-    ----------
-    start : int
-        Index of the first row in the whole array.
-
-    values : tensor of shape (m, n_features), float64
-        Rows in the frame.
-    """
-
-    def __init__(self, start, values):
-        super().__init__(start, start + len(values), values.shape[1])
-        self.values = values
-
-    def products(self, centers):
-        """Inner products with centers (k, d) of the frame, shape (m, k)."""
-        return self.values @ centers.T
-
-    def scores(self, centers):
-        """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
-        own = self.inflated_norms.expand(len(centers), -1)
-        scores = torch.addmm(own, centers.values, self.values.T, alpha=-2)
-        return scores.add_(centers.inflated_norms[:, None])
+    def tokens(self):
+        """[x, (1 + h) |x|^2, 1], (m, d + 2), float32."""
+        n_features = self.values.shape[1]
+        tokens = self.values.new_ones(
+            (len(self.values), n_features + 2), dtype=self.dtype
+        )
+        tokens[:, :n_features] = self.values
+        h = inflation(n_features, self.dtype)
+        tokens[:, n_features] = (1 + h) * self.squared_norms + _FLOOR
+        return tokens
 
     @cached_property
     def squared_norms(self):
-        """Squared length of each row, shape (m,)."""
+        """Squared length of each row, shape (m,), float64."""
         return _sums_of_squares(self.values)
 
     @property
     def squared_magnitudes(self):
-        """Squared length that bounds the rounding of the row's products, (m,)."""
+        """Squared length that bounds the rounding of the row's scores, (m,)."""
         return self.squared_norms
+
+    @cached_property
+    def blur(self):
+        """How much scores may differ for rounding beside their relative error, (m,)."""
+        h = inflation(self.tokens.shape[1] - 2, self.dtype)
+        return (7 * h * self.squared_norms + 4 * _FLOOR).to(self.dtype)
+
+    def scores(self, centers):
+        """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
+        return centers.tokens @ self.tokens.T
+
+    def products(self, centers):
+        """Inner products with centers (k, d) of the frame, shape (m, k), float64."""
+        return self.values @ centers.T
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
@@ -106,23 +111,17 @@ class DenseBlock(Block):
         """Rows by their number within the block, shape (len(indices), d)."""
         return self.values[indices]
 
-    def add_sums_(self, sums, labels, weights, mass):
-        """Add the weighted rows to the sums (k, d) of their labels, in place.
-
-        `mass` (k,) is the weight of each label within this block.
-        """
+    def add_sums_(self, sums, labels, weights, sign=1):
+        """Add the weighted rows to the sums (k, d) of their labels, in place."""
         rows = self.values if weights is None else self.values * weights[:, None]
-        sums.index_add_(0, labels, rows)
+        sums.index_add_(0, labels, rows, alpha=sign)
 
 
-class CSRBlock(Block):
-    """A few rows of a CSR matrix, never made dense.
+class CSRBlock:
+    """Some rows of a CSR matrix, never made dense.
 
     Parameters
     ----------
-    start : int
-        Index of the first row in the whole matrix.
-
     indptr, indices, values : tensors
         The rows in CSR form, values in float64 and at the scale of the frame.
 
@@ -130,8 +129,9 @@ class CSRBlock(Block):
         Subtracted from every row in effect, never in storage; None if zero.
     """
 
-    def __init__(self, start, indptr, indices, values, offset, n_features):
-        super().__init__(start, start + len(indptr) - 1, n_features)
+    dtype = torch.float64
+
+    def __init__(self, indptr, indices, values, offset, n_features):
         self.indices, self.values = indices, values
         self.offset = offset
         self.shape = (len(indptr) - 1, n_features)
@@ -154,9 +154,15 @@ class CSRBlock(Block):
 
     def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
+        h = inflation(self.shape[1], self.dtype)
         scores = self.products(centers.values).mul_(-2).T.contiguous()
-        scores.add_(self.inflated_norms).add_(centers.inflated_norms[:, None])
-        return scores.clamp_(min=0)
+        scores.add_(self.squared_norms + h * self.squared_magnitudes)
+        return scores.add_((1 + h) * centers.squared_norms[:, None]).clamp_(min=0)
+
+    @cached_property
+    def blur(self):
+        """How much scores may differ for rounding beside their relative error, (m,)."""
+        return 7 * inflation(self.shape[1], self.dtype) * self.squared_magnitudes
 
     @cached_property
     def _stored_squared_norms(self):
@@ -211,18 +217,16 @@ class CSRBlock(Block):
         rows[place[stored], columns] = self.values[stored]
         return (rows if self.offset is None else rows - self.offset)[back]
 
-    def add_sums_(self, sums, labels, weights, mass):
-        """Add the weighted rows to the sums (k, d) of their labels, in place.
-
-        `mass` (k,) is the weight of each label within this block.
-        """
+    def add_sums_(self, sums, labels, weights, sign=1):
+        """Add the weighted rows to the sums (k, d) of their labels, in place."""
         values = self.values
         if weights is not None:
             values = values * weights[self.row_of_value]
         cell = labels[self.row_of_value] * self.shape[1] + self.indices  # (nnz,)
-        sums.view(-1).scatter_add_(0, cell, values)
+        sums.view(-1).scatter_add_(0, cell, values * sign)
         if self.offset is not None:
-            sums.sub_(mass[:, None] * self.offset)
+            mass = torch.bincount(labels, weights, minlength=len(sums))
+            sums.sub_(mass[:, None] * self.offset, alpha=sign)
 
 
 class Samples:
@@ -242,47 +246,100 @@ class Samples:
     def __init__(self, X, frame, device):
         self.X, self.frame, self.device = X, frame, device
         self.n_samples, self.n_features = X.shape
-        self._only_block = None
 
     def blocks(self, width):
-        """Blocks in order of rows, each row needing `width` numbers beside its own."""
-        rows = self._rows_per_block(width)
-        if self.n_samples <= rows:
-            # Small data are one block: it is made once and kept.
-            if self._only_block is None:
-                self._only_block = self._block(0, self.n_samples)
-            yield self._only_block
-            return
-        for start in range(0, self.n_samples, rows):
-            yield self._block(start, min(start + rows, self.n_samples))
+        """Pairs of a slice and its block, in order.
 
-    def _rows_per_block(self, width):
-        raise NotImplementedError
+        `width` is how many numbers a row needs beside its own.
+        """
+        step = self.rows_per_block(width)
+        for start in range(0, self.n_samples, step):
+            rows = slice(start, min(start + step, self.n_samples))
+            yield rows, self.block(rows)
 
-    def _block(self, start, stop):
-        raise NotImplementedError
+    def parts(self, index, width):
+        """The same for the rows of an index tensor, in parts of it."""
+        for part in index.split(self.rows_per_block(width)):
+            yield part, self.block(part)
 
     def rows(self, indices):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
         raise NotImplementedError
+
+    @cached_property
+    def squared_norms(self):
+        """Squared length of each sample, (n_samples,), float64."""
+        return torch.cat([block.squared_norms for _, block in self.blocks(1)])
+
+    @cached_property
+    def mean(self):
+        """Mean of the samples in the frame, weights aside, (n_features,), float64."""
+        total = torch.zeros(1, self.n_features, dtype=torch.float64, device=self.device)
+        for _, block in self.blocks(1):
+            block.add_sums_(total, torch.zeros_like(block.squared_norms).long(), None)
+        return total[0] / self.n_samples
+
+    def mean_variance(self):
+        """Variance of the samples, averaged over features: the unit of ``tol``.
+
+        Weights do not enter, as in scikit-learn.
+        """
+        variance = self.squared_norms.mean() - self.mean.square().sum()
+        return max(0.0, float(variance) / self.n_features)
 
 
 class DenseSamples(Samples):
-    """Rows of a dense array of any order and any strides, or of a memory map."""
+    """Rows of a dense array of any order and any strides, or of a memory map.
 
-    def _rows_per_block(self, width):
+    Parameters
+    ----------
+    keep : bool
+        Whether tokens are made once and kept: one float32 copy of X.
+    """
+
+    def __init__(self, X, frame, device, keep):
+        super().__init__(X, frame, device)
+        # A single block is kept whole.
+        self._values = None
+        if X.size <= BLOCK_ELEMENTS:
+            self._values = self.rows(slice(None))
+        self._tokens = None
+        if keep:
+            self._tokens = torch.empty(
+                (self.n_samples, self.n_features + 2),
+                dtype=DenseBlock.dtype,
+                device=device,
+            )
+            norms = self.squared_norms = torch.empty(
+                self.n_samples, dtype=torch.float64, device=device
+            )
+            for start in range(0, self.n_samples, self.rows_per_block(1)):
+                rows = slice(start, start + self.rows_per_block(1))
+                block = DenseBlock(lambda rows=rows: self.rows(rows))
+                self._tokens[rows], norms[rows] = block.tokens, block.squared_norms
+
+    def rows_per_block(self, width):
+        """Rows of a block when each needs `width` numbers beside its own."""
         return rows_per_block(self.n_features + width)
 
-    def _block(self, start, stop):
-        return DenseBlock(start, self._enter(self.X[start:stop]))
+    def block(self, rows):
+        """The block of a slice or an index tensor."""
+
+        def make_values():
+            return self.rows(rows)
+
+        if self._tokens is None:
+            return DenseBlock(make_values)
+        return DenseBlock(make_values, self._tokens[rows], self.squared_norms[rows])
 
     def rows(self, indices):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        return self._enter(self.X[np.asarray(indices)])
-
-    def _enter(self, rows):
+        if self._values is not None:
+            return self._values[indices]
+        if isinstance(indices, torch.Tensor):
+            indices = indices.cpu().numpy()
         # A copy in float64 and C order: X itself is neither aliased nor written.
-        values = np.array(rows, dtype=np.float64, order="C")
+        values = np.array(self.X[indices], dtype=np.float64, order="C")
         return self.frame.enter_(torch.from_numpy(values).to(self.device))
 
 
@@ -294,22 +351,29 @@ class CSRSamples(Samples):
         offset = torch.from_numpy(frame.offset).to(device)
         self._offset = offset if offset.any() else None
 
-    def _rows_per_block(self, width):
+    def rows_per_block(self, width):
+        """Rows of a block when each needs `width` numbers beside its own."""
         stored = self.X.nnz // max(1, self.n_samples)
         return rows_per_block(stored + width)
 
-    def _block(self, start, stop):
-        indptr = self.X.indptr[start : stop + 1]
-        stored = slice(indptr[0], indptr[-1])
-        values = np.array(self.X.data[stored], dtype=np.float64)
+    def block(self, rows):
+        """The block of a slice or an index tensor."""
+        if isinstance(rows, slice):
+            indptr = self.X.indptr[rows.start : rows.stop + 1]
+            stored = slice(indptr[0], indptr[-1])
+            indices, values = self.X.indices[stored], self.X.data[stored]
+        else:
+            some = self.X[rows.cpu().numpy()]
+            indptr, indices, values = some.indptr, some.indices, some.data
+        values = np.array(values, dtype=np.float64)
         parts = (
             # Within a block 32 bits are enough, whatever the matrix came with.
             np.asarray(indptr - indptr[0], dtype=np.int32),
-            np.array(self.X.indices[stored], dtype=np.int32),
+            np.array(indices, dtype=np.int32),
             values if self.frame.scale == 1 else values * self.frame.scale,
         )
         tensors = (torch.from_numpy(part).to(self.device) for part in parts)
-        return CSRBlock(start, *tensors, self._offset, self.n_features)
+        return CSRBlock(*tensors, self._offset, self.n_features)
 
     def rows(self, indices):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
@@ -318,7 +382,7 @@ class CSRSamples(Samples):
         return values.to(self.device)
 
 
-def samples_of(X, device, frame=None):
+def samples_of(X, device, frame=None, *, keep=None):
     """Samples of an array, in their own frame or in a given one.
 
     Parameters
@@ -331,6 +395,10 @@ def samples_of(X, device, frame=None):
     frame : Frame, default=None
         None makes the frame that fits X.
 
+    keep : bool, default=None
+        Whether dense X may be kept as one float32 copy, for many passes. None: if it
+        is not a memory map.
+
     Returns
     -------
     samples : DenseSamples or CSRSamples
@@ -342,7 +410,18 @@ def samples_of(X, device, frame=None):
         return CSRSamples(X, frame or frame_of_csr(X), device)
     if frame is None:
         frame = frame_of_dense(X, rows_per_block(X.shape[1]))
-    return DenseSamples(X, frame, device)
+    if keep is None:
+        keep = not is_memory_map(X)
+    return DenseSamples(X, frame, device, keep)
+
+
+def is_memory_map(X):
+    """Whether an array, or what it is a view of, is mapped from a file."""
+    while X is not None:
+        if isinstance(X, np.memmap):
+            return True
+        X = getattr(X, "base", None)
+    return False
 
 
 def _sums_of_squares(rows):

@@ -5,73 +5,61 @@ assignment head in blocks, unless they attend to each other; the update head see
 them at once, so its weights are a dense (k, n) array.
 """
 
-from dataclasses import dataclass
-
 import torch
 
-from sklearn_kmtrf.kernels._accumulators import CenterSums
-from sklearn_kmtrf.kernels._blocks import DenseBlock
+from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
 
 
-@dataclass
-class CircuitSums(CenterSums):
-    """Sums of the samples by the circuit's labels, beside the centers that it found.
-
-    Attributes
-    ----------
-    attended : tensor (n_clusters, n_features), float64
-        Centers that the update head found.
-
-    found_mass : tensor (n_clusters,), float64
-        The mass of each cluster in the circuit.
-    """
-
-    attended: torch.Tensor
-    found_mass: torch.Tensor
-
-    def means(self, centers):
-        """The centers of the circuit, but for clusters that a relocation changed."""
-        same = self.mass == self.found_mass
-        return torch.where(same[:, None], self.attended, super().means(centers))
-
-
-def circuit_iteration(circuit):
-    """An iteration for `lloyd` that runs a circuit.
+class CircuitAssignment(Assignment):
+    """Labels and centers that a circuit finds.
 
     Parameters
     ----------
+    samples : Samples
+        Dense.
+
     circuit : ClusteringCircuit
-        On the device of the samples; in its own dtype.
+        On the device of the samples; in its own dtype, and in the units of the data.
 
-    Returns
-    -------
-    iteration : callable
-        Of the signature of `lloyd_iteration`; takes no weights.
+    Attributes
+    ----------
+    labels, centers, sums
+        As of `Assignment`.
     """
-    layout = circuit.layout
-    parameter = next(circuit.parameters())
-    like = {"dtype": parameter.dtype, "device": parameter.device}
 
-    def iteration(samples, weights, centers, labels):
-        tokens = torch.empty(samples.n_samples, layout.width, **like)  # (n, M)
+    def __init__(self, samples, circuit):
+        super().__init__(samples, None)
+        self.circuit = circuit
+
+    def move_to(self, centers):
+        """Run both halves of the circuit; returns how many labels changed."""
+        circuit, layout = self.circuit, self.circuit.layout
+        parameter = next(circuit.parameters())
+        like = {"dtype": parameter.dtype, "device": parameter.device}
+        unit = 1 / self.samples.frame.scale
         codes = layout.codes(**like)
-        center_tokens = layout.embed(centers.to(**like), codes)  # (k, M)
-        sums = CenterSums.zeros(centers)
-        blocks = samples.blocks(len(centers))
+        center_tokens = layout.embed((centers * unit).to(**like), codes)  # (k, M)
         if circuit.config.sample_reset.pattern == "full":
-            blocks = [DenseBlock(0, samples.rows(range(samples.n_samples)))]
-        for block in blocks:
-            rows = slice(block.start, block.stop)
-            tokens[rows], attention = circuit.assign(
-                layout.embed(block.values.to(**like)), center_tokens
-            )
-            labels[rows] = attention["assignment"].argmax(-1)
-            distances = block.distances_to(centers, labels[rows])
-            sums.add_(block, labels[rows], distances, None)
-        moved, _ = circuit.move(center_tokens, tokens)
-        attended = layout.part(moved, "features").to(centers.dtype)
-        return CircuitSums(
-            **vars(sums), attended=attended, found_mass=sums.mass.clone()
-        )
+            every = slice(0, self.samples.n_samples)
+            parts = [(every, self.samples.block(every))]
+        else:
+            parts = self.samples.blocks(len(centers))
+        tokens, labels = [], []
+        for _, block in parts:
+            embedded = layout.embed((block.values * unit).to(**like))
+            assigned, attention = circuit.assign(embedded, center_tokens)
+            tokens.append(assigned)
+            labels.append(attention["assignment"].argmax(-1))
+        moved, _ = circuit.move(center_tokens, torch.cat(tokens))
+        self._found = layout.part(moved, "features").to(centers.dtype) / unit
+        before, self.labels = self.labels, torch.cat(labels)
+        self.centers = centers
+        self.sums = sums_by_label(self.samples, None, self.labels, centers)
+        if before is None:
+            return self.samples.n_samples
+        return int((before != self.labels).sum())
 
-    return iteration
+    def means(self, sums):
+        """The centers of the circuit, but for clusters that a relocation changed."""
+        same = sums.counts == self.sums.counts
+        return torch.where(same[:, None], self._found, super().means(sums))

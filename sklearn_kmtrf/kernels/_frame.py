@@ -14,9 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-# Squares of numbers between these two neither overflow nor underflow, with room for
-# the sum of 2^200 of them and for differences of 2^-53 of the largest.
-_LARGEST, _SMALLEST = 2.0**400, 2.0**-400
 # Bits of the shift below the spread of a feature.
 _SHIFT_BITS = 10
 
@@ -131,8 +128,8 @@ def _round_to_spread(mean, low, high):
 
 
 def _safe_scale(reach):
-    """The power of two that brings numbers up to `reach` near 1, if they need it."""
-    if reach == 0 or _SMALLEST <= reach <= _LARGEST:
+    """The power of two that brings numbers up to `reach` into [1/2, 1)."""
+    if reach == 0:
         return 1.0
     exponent = int(np.clip(-np.frexp(reach)[1], -1000, 1000))
     return float(np.ldexp(1.0, exponent))

@@ -15,24 +15,27 @@ and since |c_j|^2 <= 2 |x_i|^2 + 2 s_ij, also L_ij <= (1 + 4 h) s_ij + 6 h |x_i|
 far center does not blur the others.
 
 **Packing.** L is not negative, so its bits order like its value. The lowest
-ceil(log2 k) bits of each score are replaced by j, which changes it by at most q = 2^-52
-k of itself. Then one `amin`, which runs at the speed of memory, returns score and index
-of the nearest center, and a second one the runner-up.
+ceil(log2 k) bits of each score are replaced by j, which changes it by at most q = 2 u
+2^ceil(log2 k) of itself. Then one `amin`, which runs at the speed of memory, returns
+score and index of the nearest center, and a second one the runner-up.
 
 **Certainty.** The nearest center is a if every other score L_j has
-L_j - 6 h |x|^2 > (1 + 4 h) L_a, for then s_j > s_a; 7 for 6 pays for the packing of
-L_j, and (1 + q)^2 for that of L_a. For the few rows that do not pass
-(exact ties among them) the centers within reach are compared by ``sum (x - c)^2``,
-summed in an order that depends on nothing but d. So the answer for a row does not
-depend on the block it is in, nor on the number of threads, and exact ties go to the
-lower index.
+L_j - 6 h |x|^2 > (1 + 4 h) L_a, for then s_j > s_a. Three factors 1 + q pay for the
+packing of both, a fourth one and 7 for 6 for the rounding of the bound itself. For the
+few rows that do not pass (exact ties among them) the centers within reach are compared
+by differences, summed in an order that depends on nothing but d. So the answer for a
+row does not depend on the block it is in, nor on the number of threads, and exact ties
+go to the lower index.
+
+Scores of dense samples are in float32 whatever the dtype of X: u = 2^-24.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
-from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, EPS, inflation
+from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, inflation
 
 
 class Nearest(NamedTuple):
@@ -43,10 +46,10 @@ class Nearest(NamedTuple):
     labels : tensor (m,), int64
         Index of the nearest center; the lower one where two are equally near.
 
-    distances : tensor (m,), float64
-        Its L: the squared distance and h (|x|^2 + |c|^2), within that.
+    distances : tensor (m,)
+        Its L, the index packed in.
 
-    seconds : tensor (m,), float64
+    seconds : tensor (m,)
         The L of the second nearest center; infinite where there is one center.
     """
 
@@ -64,12 +67,26 @@ class Centers:
     """
 
     def __init__(self, values):
-        n_clusters, n_features = values.shape
+        n_clusters = len(values)
         self.values = values
         self.squared_norms = values.square().sum(1)  # (k,)
-        self.inflated_norms = (1 + inflation(n_features)) * self.squared_norms
-        self.index = torch.arange(n_clusters, device=values.device)[:, None]  # (k, 1)
         self.index_mask = (1 << (n_clusters - 1).bit_length()) - 1
+
+    @cached_property
+    def tokens(self):
+        """[-2c, 1, (1 + h) |c|^2], (k, d + 2), float32."""
+        n_clusters, n_features = self.values.shape
+        tokens = self.values.new_ones((n_clusters, n_features + 2), dtype=torch.float32)
+        tokens[:, :n_features] = -2 * self.values
+        h = inflation(n_features, torch.float32)
+        tokens[:, n_features + 1] = (1 + h) * self.squared_norms
+        return tokens
+
+    @cached_property
+    def index(self):
+        """The number of each center, (k, 1), in both widths of scores."""
+        index = torch.arange(len(self), device=self.values.device)[:, None]
+        return {torch.int64: index, torch.int32: index.int()}
 
     def __len__(self):
         """Count the centers."""
@@ -78,7 +95,7 @@ class Centers:
     def rounding(self, magnitudes):
         """Bound on the error of ``|c|^2 - 2 x.c``, shape of `magnitudes`."""
         longest = self.squared_norms.max().sqrt()
-        h = inflation(self.values.shape[1])
+        h = inflation(self.values.shape[1], torch.float64)
         return h * longest * (longest + 2 * magnitudes)
 
 
@@ -96,36 +113,53 @@ def nearest_centers(block, centers):
     nearest : Nearest
     """
     scores = block.scores(centers)  # (k, m)
-    best, second = _two_smallest(scores, centers)
-    labels = best.view(torch.int64) & centers.index_mask
-    packing = (centers.index_mask + 1) * EPS
-    h = inflation(centers.values.shape[1])
-    reach = torch.add(block.blur, best, alpha=(1 + packing) ** 2 * (1 + 4 * h))
+    best, second, labels = _two_smallest(scores, centers)
+    eps = torch.finfo(scores.dtype).eps
+    packing = (centers.index_mask + 1) * eps
+    h = inflation(centers.values.shape[1], scores.dtype)
+    reach = torch.add(block.blur, best, alpha=(1 + packing) ** 4 * (1 + 4 * h))
     certain = second > reach
     if not certain.all():
-        # Among these are the rows so far away that their square overflowed.
-        lengths = block.squared_magnitudes
-        near_by = (~certain & torch.isfinite(lengths)).nonzero()[:, 0]
-        if len(near_by):
-            close = scores[:, near_by] <= reach[near_by]
-            close.scatter_(0, labels[None, near_by], True)
-            labels[near_by] = _compare_directly(block.rows(near_by), centers, close.T)
-        for index in torch.isinf(lengths).nonzero()[:, 0]:
-            labels[index] = _label_far_row(block.rows(index[None]), centers)
+        index = certain.logical_not_().nonzero()[:, 0]
+        near = (scores[:, index] > reach[index]).logical_not_()
+        # A score that overflowed has no index in it.
+        labels.clamp_(max=len(centers) - 1)
+        near.scatter_(0, labels[None, index], True)
+        labels[index] = _compare_directly(block.rows(index), centers, near.T)
     return Nearest(labels, best, second)
 
 
-def _two_smallest(scores, centers):
-    """Smallest and second smallest of each column of scores (k, m), index packed in.
+def slack_of(nearest, block, centers):
+    """How much nearer each row is to its center than to any other, at least, (m,).
 
-    In `scores` itself the index is packed in too, and the smallest is replaced by
-    infinity.
+    In distance, not squared, float32: s_a <= L_a (1 + q) and
+    (1 + 4 h) s_j >= L_j (1 - q) - 6 h |x|^2 for all others. Not positive for rows that
+    had to be compared directly.
     """
-    bits = scores.view(torch.int64)
-    bits.bitwise_and_(~centers.index_mask).bitwise_or_(centers.index)
+    eps = torch.finfo(nearest.distances.dtype).eps
+    packing = (centers.index_mask + 1) * eps
+    h = inflation(centers.values.shape[1], nearest.distances.dtype)
+    least = nearest.seconds * ((1 - packing) / (1 + 4 * h)) - block.blur
+    least = least.clamp_(min=0).sqrt_()
+    most = (nearest.distances * (1 + packing)).sqrt_()
+    # The roundings of all this are a few units in the last place of either root.
+    slack = (least - most).float()
+    size = (least.clamp(max=2.0**100) + most).float()
+    return slack.sub_(4 * torch.finfo(torch.float32).eps * size)
+
+
+def _two_smallest(scores, centers):
+    """Smallest and second smallest of each column of scores (k, m), and its index.
+
+    In `scores` itself the index is packed in, and the smallest is replaced by infinity.
+    """
+    width = torch.int64 if scores.dtype == torch.float64 else torch.int32
+    bits = scores.view(width)
+    bits.bitwise_and_(~centers.index_mask).bitwise_or_(centers.index[width])
     best = scores.amin(0)  # (m,)
     scores.masked_fill_(scores == best, torch.inf)
-    return best, scores.amin(0)
+    labels = best.view(width) & centers.index_mask
+    return best, scores.amin(0), labels.long()
 
 
 def center_distances(block, centers):
@@ -207,25 +241,39 @@ def _row_sums(values):
 
 
 def _compare_directly(rows, centers, near):
-    """Label of each row among the centers marked in `near` (r, k), by differences."""
+    """Label of each row among the centers marked in `near` (r, k), by differences.
+
+    The nearest by ``sum (x - c)^2`` is b. The others are compared to it by
+
+        (|x - c|^2 - |x - b|^2) / 2 = sum (c - b) ((c + b) / 2 - x),
+
+    which keeps its digits where both distances are large beside their difference.
+    """
     row, column = near.nonzero(as_tuple=True)
     distances = pair_distances(rows, centers.values, row, column)
-    best = rows.new_full((len(rows),), torch.inf)
-    best.scatter_reduce_(0, row, distances, "amin")
-    first = column.new_full((len(rows),), len(centers))
-    hit = distances == best[row]
+    best = _first_smallest(distances, row, column, near)
+    gaps = _pair_gaps(rows, centers.values, row, column, best[row])
+    return _first_smallest(gaps, row, column, near)
+
+
+def _first_smallest(numbers, row, column, near):
+    """Column of the smallest number of each row, the lowest where there are several."""
+    n_rows, n_columns = near.shape
+    smallest = numbers.new_full((n_rows,), torch.inf)
+    smallest.scatter_reduce_(0, row, numbers, "amin")
+    first = column.new_full((n_rows,), n_columns)
+    hit = numbers == smallest[row]
     return first.scatter_reduce_(0, row[hit], column[hit], "amin")
 
 
-def _label_far_row(row, centers):
-    """Label of a row (1, d) so far from all centers that its square overflows.
-
-    In units in which the row has length about 1 its scores are finite, and their order
-    is that of the directions of the centers.
-    """
-    unit = _power_of_two(row.abs().amax())
-    products = (row * unit * centers.values).sum(1)  # (k,)
-    return (centers.squared_norms * unit - 2 * products).argmin()
+def _pair_gaps(rows, centers, row, column, other):
+    """Half the squared distance of pairs less that to other centers, (p,)."""
+    parts = []
+    step = max(2, BLOCK_ELEMENTS // rows.shape[1])
+    for x, c, b in zip(*(t.split(step) for t in (row, column, other)), strict=True):
+        ours, theirs = centers[c], centers[b]
+        parts.append(_row_sums((ours - theirs) * ((ours + theirs) / 2 - rows[x])))
+    return torch.cat(parts)
 
 
 def _power_of_two(values):

@@ -95,8 +95,7 @@ def _potentials(samples, closest, candidates, weights):
     """Weighted sum of distances if each candidate alone were added, (c,)."""
     rows = samples.rows(candidates)
     total = np.zeros(len(candidates))
-    for block in samples.blocks(len(rows)):
-        part = slice(block.start, block.stop)
+    for part, block in samples.blocks(len(rows)):
         before = torch.from_numpy(closest[part]).to(samples.device)
         distances = _distances(samples, block, rows)
         distances = torch.minimum(distances, before[:, None])
@@ -111,8 +110,7 @@ def _potentials(samples, closest, candidates, weights):
 def _add_center(samples, closest, index, weights):
     """Lower `closest` to the distance to a new center; return the new potential."""
     center = samples.rows(index)
-    for block in samples.blocks(1):
-        part = slice(block.start, block.stop)
+    for part, block in samples.blocks(1):
         distances = _distances(samples, block, center)[:, 0].cpu().numpy()
         np.minimum(closest[part], distances, out=closest[part])
     return closest.sum() if weights is None else closest @ weights

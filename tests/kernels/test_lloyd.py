@@ -8,9 +8,10 @@ from sklearn.cluster import kmeans_plusplus
 
 from sklearn_kmtrf.kernels import _blocks
 from sklearn_kmtrf.kernels._accumulators import CenterSums
+from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
 from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame
-from sklearn_kmtrf.kernels._lloyd import lloyd, lloyd_iteration, mean_variance
+from sklearn_kmtrf.kernels._lloyd import lloyd
 from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 
 CPU = torch.device("cpu")
@@ -24,7 +25,8 @@ def run(X, init, weights=None, **params):
     params = {"max_iterations": 100, "tolerance": 0.0, **params}
     weights = None if weights is None else torch.tensor(weights, dtype=torch.float64)
     start = torch.tensor(init, dtype=torch.float64)
-    return lloyd(unframed(np.asarray(X, dtype=float)), weights, start, **params)
+    assignment = Assignment(unframed(np.asarray(X, dtype=float)), weights)
+    return lloyd(assignment, start, **params)
 
 
 def test_empty_cluster_takes_the_farthest_sample():
@@ -84,38 +86,96 @@ def test_objective_of_tight_far_apart_clusters_keeps_its_digits(sparse):
     X = np.repeat([[0.0, 1e6], [1e6, 0.0]], 50, axis=0) + rng.normal(size=(100, 2))
     means = np.stack([X[:50].mean(0), X[50:].mean(0)])
     wanted = ((X - np.repeat(means, 50, axis=0)) ** 2).sum()
-    data = sp.csr_array(X) if sparse else X
-    labels = torch.empty(100, dtype=torch.int64)
-    sums = lloyd_iteration(unframed(data), None, torch.from_numpy(means), labels)
+    assignment = Assignment(unframed(sp.csr_array(X) if sparse else X), None)
+    assignment.move_to(torch.from_numpy(means))
     # A CSR row is not centered: 12 digits are gone before the first step.
-    assert float(sums.objective) == pytest.approx(wanted, rel=1e-3 if sparse else 1e-9)
+    rel = 1e-3 if sparse else 1e-9
+    assert assignment.objective() == pytest.approx(wanted, rel=rel)
+    assert assignment.inertia() == pytest.approx(wanted, rel=rel)
+
+
+def wandering(rng, k, d, steps):
+    """Centers that move by steps of many sizes, some of them not at all."""
+    centers = rng.normal(size=(k, d))
+    for size in np.geomspace(1.0, 1e-9, steps):
+        yield torch.from_numpy(centers.copy())
+        centers = centers + rng.normal(size=(k, d)) * size * (rng.random((k, 1)) < 0.7)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("integers", [False, True])
+def test_bounds_never_change_an_answer(sparse, weighted, integers, monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK_ELEMENTS", 2**9)
+    monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 7)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(503, 3))
+    X = np.round(2 * X) if integers else X
+    weights = torch.from_numpy(rng.exponential(size=503)) if weighted else None
+    samples = unframed(sp.csr_array(X) if sparse else X)
+    assignment, before = Assignment(samples, weights), None
+    for centers in wandering(rng, 11, 3, 40):
+        n_changed = assignment.move_to(centers)
+        fresh = Assignment(samples, weights)
+        fresh.move_to(centers)
+        np.testing.assert_array_equal(assignment.labels, fresh.labels)
+        for name in ("sums", "mass", "counts"):
+            np.testing.assert_allclose(
+                getattr(assignment.sums, name), getattr(fresh.sums, name), atol=1e-11
+            )
+        assert assignment.objective() == pytest.approx(fresh.inertia(), rel=1e-10)
+        if before is not None:
+            assert n_changed == int((before != assignment.labels).sum())
+        before = assignment.labels.clone()
+
+
+def test_bounds_spare_most_rows_when_centers_hardly_move(monkeypatch):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5003, 3))
+    assignment = Assignment(unframed(X), None)
+    centers = torch.from_numpy(X[:7].copy())
+    assignment.move_to(centers)
+    seen = []
+    score = assignment._score
+    monkeypatch.setattr(
+        assignment,
+        "_score",
+        lambda rows, *rest: (seen.append(len(rows)), score(rows, *rest))[1],
+    )
+    assignment.move_to(centers + 1e-3)
+    assert 0 < sum(seen) < 0.02 * len(X)
 
 
 def test_partial_sums_merge_in_any_grouping():
     rng = np.random.default_rng(1)
     X, centers = rng.normal(size=(211, 3)), torch.from_numpy(rng.normal(size=(5, 3)))
     weights = torch.from_numpy(rng.exponential(size=211))
+    labels = torch.from_numpy(rng.integers(0, 5, size=211))
 
     def part(start, stop):
-        labels = torch.empty(stop - start, dtype=torch.int64)
-        return lloyd_iteration(
-            unframed(X[start:stop]), weights[start:stop], centers, labels
-        )
+        rows = slice(start, stop)
+        return sums_by_label(unframed(X[rows]), weights[rows], labels[rows], centers)
 
     whole, merged = part(0, 211), CenterSums.zeros(centers)
     for start, stop in [(150, 211), (0, 13), (13, 150)]:
         merged.merge_(part(start, stop))
-    for name in ("sums", "mass", "objective", "spread"):
+    for name in ("sums", "mass", "counts"):
         np.testing.assert_allclose(getattr(merged, name), getattr(whole, name))
     np.testing.assert_allclose(merged.means(centers), whole.means(centers))
 
 
-def test_mean_variance(monkeypatch):
-    monkeypatch.setattr(_blocks, "BLOCK_ELEMENTS", 64)
-    X = np.random.default_rng(2).normal(size=(701, 3)) * [1, 10, 0.1] + 5
-    for data in (X, sp.csr_array(X)):
-        got = mean_variance(unframed(data))
-        assert got == pytest.approx(np.var(X, axis=0).mean(), rel=1e-12)
+def test_what_is_taken_away_leaves_nothing():
+    rng = np.random.default_rng(1)
+    X, weights = rng.normal(size=(31, 3)), torch.from_numpy(rng.random(31))
+    samples, centers = unframed(X), torch.zeros(2, 3, dtype=torch.float64)
+    sums = CenterSums.zeros(centers)
+    block = samples.block(slice(0, 31))
+    labels = torch.ones(31, dtype=torch.int64)
+    sums.add_(block, labels, weights)
+    for i in np.random.default_rng(2).permutation(31):
+        one = torch.tensor([i])
+        sums.add_(samples.block(one), labels[one], weights[one], sign=-1)
+    assert (sums.sums == 0).all() and (sums.mass == 0).all()
 
 
 # Seeding

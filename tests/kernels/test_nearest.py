@@ -13,6 +13,7 @@ from sklearn_kmtrf.kernels._nearest import (
     center_distances,
     nearest_centers,
     pair_distances,
+    slack_of,
 )
 
 CPU = torch.device("cpu")
@@ -24,10 +25,22 @@ def unframed(X):
 
 
 def labels_of(samples, centers):
-    """Labels, nearest and second nearest squared distances of all samples."""
+    """Labels of all samples."""
     prepared = Centers(torch.from_numpy(centers))
-    parts = [nearest_centers(b, prepared) for b in samples.blocks(len(centers))]
-    return [torch.cat(part).numpy() for part in zip(*parts, strict=True)]
+    return np.concatenate(
+        [nearest_centers(b, prepared).labels for _, b in samples.blocks(len(centers))]
+    )
+
+
+def bounds_of(samples, centers):
+    """Scores of the nearest and the second, blur and slack of all samples."""
+    prepared = Centers(torch.from_numpy(centers))
+    parts = []
+    for _, block in samples.blocks(len(centers)):
+        nearest = nearest_centers(block, prepared)
+        slack = slack_of(nearest, block, prepared)
+        parts.append((nearest.distances, nearest.seconds, block.blur, slack))
+    return [torch.cat(part).double().numpy() for part in zip(*parts, strict=True)]
 
 
 def long_double(X, centers):
@@ -97,7 +110,7 @@ HARD = [
 def test_labels_are_those_of_long_double(make, sparse):
     X, centers = make(np.random.default_rng(0))
     samples = unframed(sp.csr_array(X) if sparse else X)
-    labels, nearest, second = labels_of(samples, centers)
+    labels = labels_of(samples, centers)
     exact = long_double(X, centers)
     rows = np.arange(len(X))
     chosen = exact[rows, labels]
@@ -108,14 +121,30 @@ def test_labels_are_those_of_long_double(make, sparse):
     first = exact.argmin(1)
     exactly = chosen == best
     np.testing.assert_array_equal(labels[exactly], first[exactly])
-    scale = (X**2).sum(1) + (centers**2).sum(1).max()
-    np.testing.assert_allclose(
-        nearest / scale, (best / scale).astype(float), atol=1e-13
-    )
-    runner_up = np.sort(exact, axis=1)[:, 1]
-    np.testing.assert_allclose(
-        second / scale, (runner_up / scale).astype(float), atol=1e-13
-    )
+
+
+@pytest.mark.parametrize("make", HARD, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_scores_bracket_the_distances_of_long_double(make, sparse):
+    X, centers = make(np.random.default_rng(0))
+    samples = unframed(sp.csr_array(X) if sparse else X)
+    nearest, second, blur, slack = bounds_of(samples, centers)
+    exact = np.sort(long_double(X, centers), axis=1)
+    # Relative errors of the score: packing of a few bits, and 4 h.
+    relative = 1e-14 if sparse else 5e-5
+    for score, distance in zip((nearest, second), exact.T, strict=False):
+        assert np.all(distance <= score * (1 + relative))
+        assert np.all(score <= distance * (1 + relative) + blur)
+    gap = np.sqrt(exact[:, 1]) - np.sqrt(exact[:, 0])
+    assert np.all(slack <= gap)
+
+
+def test_most_of_the_slack_is_known():
+    X = np.random.default_rng(0).normal(size=(2003, 5))
+    slack = bounds_of(unframed(X), X[:11])[3]
+    exact = np.sqrt(np.sort(long_double(X, X[:11]), axis=1))
+    gap = exact[:, 1] - exact[:, 0]
+    assert np.mean(slack > 0.9 * gap) > 0.9
 
 
 @pytest.mark.parametrize("make", HARD, ids=lambda make: make.__name__)
@@ -123,17 +152,18 @@ def test_distances_are_right_to_ten_digits(make):
     X, centers = make(np.random.default_rng(0))
     prepared = Centers(torch.from_numpy(centers))
     got = torch.cat(
-        [center_distances(b, prepared) for b in unframed(X).blocks(len(centers))]
+        [center_distances(b, prepared) for _, b in unframed(X).blocks(len(centers))]
     ).numpy()
     exact = np.sqrt(long_double(X, centers)).astype(float)
     np.testing.assert_allclose(got, exact, rtol=1e-10)
-    np.testing.assert_array_equal(got.argmin(1), labels_of(unframed(X), centers)[0])
+    np.testing.assert_array_equal(got.argmin(1), labels_of(unframed(X), centers))
 
 
 def test_one_center_has_no_second():
     X = np.random.default_rng(0).normal(size=(11, 3))
-    labels, _, second = labels_of(unframed(X), X[:1])
-    assert (labels == 0).all() and np.isinf(second).all()
+    assert (labels_of(unframed(X), X[:1]) == 0).all()
+    _, second, _, slack = bounds_of(unframed(X), X[:1])
+    assert np.isinf(second).all() and np.isinf(slack).all()
 
 
 @pytest.mark.parametrize("elements", [2**8, 2**11, 2**14])
@@ -142,12 +172,12 @@ def test_the_block_size_does_not_matter(elements, sparse, monkeypatch):
     for make in (binary, last_bits, duplicates):
         X, centers = make(np.random.default_rng(1))
         X = sp.csr_array(X) if sparse else X
-        whole = labels_of(unframed(X), centers)[0]
+        whole = labels_of(unframed(X), centers)
         with monkeypatch.context() as patch:
             patch.setattr(_blocks, "BLOCK_ELEMENTS", elements)
             patch.setattr(_blocks, "_FEWEST_ROWS", 1)
             assert len(list(unframed(X).blocks(len(centers)))) > 1
-            np.testing.assert_array_equal(labels_of(unframed(X), centers)[0], whole)
+            np.testing.assert_array_equal(labels_of(unframed(X), centers), whole)
 
 
 def test_sparse_rows_in_a_shifted_frame_are_those_of_dense_ones():
@@ -156,8 +186,11 @@ def test_sparse_rows_in_a_shifted_frame_are_those_of_dense_ones():
     frame = Frame(np.full(11, 37.5), 2.0)
     centers = rng.normal(size=(7, 11)) - 74.0
     dense, sparse = (samples_of(data, CPU, frame) for data in (X, sp.csr_array(X)))
-    for a, b in zip(labels_of(dense, centers), labels_of(sparse, centers), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11)
+    np.testing.assert_array_equal(labels_of(dense, centers), labels_of(sparse, centers))
+    framed = (X - 37.5) * 2.0
+    np.testing.assert_array_equal(
+        labels_of(sparse, centers), long_double(framed, centers).argmin(1)
+    )
 
 
 @pytest.mark.parametrize("n_features", [1, 5, 64, 1000, 40_009])
