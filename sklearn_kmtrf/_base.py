@@ -35,8 +35,8 @@ from sklearn_kmtrf._validation import (
 )
 from sklearn_kmtrf.circuits import ClusteringCircuit, lloyd_circuit
 from sklearn_kmtrf.kernels._assignment import Assignment
-from sklearn_kmtrf.kernels._blocks import Samples, samples_of
 from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
+from sklearn_kmtrf.kernels._samples import Samples, samples_of
 
 
 @dataclass(frozen=True)

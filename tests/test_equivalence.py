@@ -9,8 +9,8 @@ from sklearn_kmtrf import TransformerKMeans
 from sklearn_kmtrf.circuits import iterate, lloyd_circuit
 from sklearn_kmtrf.kernels import _blocks
 from sklearn_kmtrf.kernels._assignment import Assignment
-from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame
+from sklearn_kmtrf.kernels._samples import samples_of
 from tests import _reference
 from tests._cases import is_stable, problems
 

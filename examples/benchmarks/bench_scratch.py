@@ -27,7 +27,7 @@ import torch
 
 from sklearn_kmtrf.circuits import lloyd_circuit
 from sklearn_kmtrf.kernels._assignment import Assignment
-from sklearn_kmtrf.kernels._blocks import samples_of
+from sklearn_kmtrf.kernels._samples import samples_of
 
 N_FEATURES, N_SAMPLES = 32, 1024
 SIZES = (6, 25, 100, 400, 1000)

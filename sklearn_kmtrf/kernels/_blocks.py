@@ -1,23 +1,16 @@
-"""Samples as a stream of row blocks: dense arrays, memory maps and CSR matrices.
+"""Blocks of rows: what depends on how the samples are stored.
 
-Every kernel loops ``for block in samples.blocks(width)``, or asks for the block of some
-rows, and lets the block do what depends on how X is stored: scores of centers, squared
-lengths, distances and sums by label. Blocks lie on the device, in the frame of
-:mod:`sklearn_kmtrf.kernels._frame`.
+A block of some rows knows the scores of centers, squared lengths, distances, and sums
+by label. It lies on the device, in the frame of :mod:`sklearn_kmtrf.kernels._frame`.
 
-Dense samples are tokens [x, |x|^2, 1] in float32 (Theorem 2.2): one product with
-[-2c, 1, |c|^2] is the squared distance. For data in memory the tokens are made once:
-the one float32 copy of X. float64 rows are made block by block where they are needed.
+A dense row is a token [x, |x|^2, 1] in float32 (Theorem 2.2): one product with
+[-2c, 1, |c|^2] is the squared distance. float64 rows are made where they are needed.
 """
 
 import warnings
 from functools import cache, cached_property
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-
-from sklearn_kmtrf.kernels._frame import frame_of_csr, frame_of_dense
 
 # Numbers in one block and its scores: they stay in a core's cache between the steps of
 # an iteration.
@@ -38,6 +31,11 @@ def inflation(n_features, dtype):
 def rows_per_block(width):
     """Rows of a block in which each row needs `width` numbers."""
     return max(_FEWEST_ROWS, BLOCK_ELEMENTS // max(1, width))
+
+
+def fits_a_block(n_numbers):
+    """Whether so many numbers are no more than one block."""
+    return n_numbers <= BLOCK_ELEMENTS
 
 
 class DenseBlock:
@@ -227,201 +225,6 @@ class CSRBlock:
         if self.offset is not None:
             mass = torch.bincount(labels, weights, minlength=len(sums))
             sums.sub_(mass[:, None] * self.offset, alpha=sign)
-
-
-class Samples:
-    """Rows of a data set, read block by block; see `DenseSamples`, `CSRSamples`.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_features)
-
-    frame : Frame
-        In which the kernels work.
-
-    device : torch.device
-        Where blocks are put.
-    """
-
-    def __init__(self, X, frame, device):
-        self.X, self.frame, self.device = X, frame, device
-        self.n_samples, self.n_features = X.shape
-
-    def blocks(self, width):
-        """Pairs of a slice and its block, in order.
-
-        `width` is how many numbers a row needs beside its own.
-        """
-        step = self.rows_per_block(width)
-        for start in range(0, self.n_samples, step):
-            rows = slice(start, min(start + step, self.n_samples))
-            yield rows, self.block(rows)
-
-    def parts(self, index, width):
-        """The same for the rows of an index tensor, in parts of it."""
-        for part in index.split(self.rows_per_block(width)):
-            yield part, self.block(part)
-
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        raise NotImplementedError
-
-    @cached_property
-    def squared_norms(self):
-        """Squared length of each sample, (n_samples,), float64."""
-        return torch.cat([block.squared_norms for _, block in self.blocks(1)])
-
-    @cached_property
-    def mean(self):
-        """Mean of the samples in the frame, weights aside, (n_features,), float64."""
-        total = torch.zeros(1, self.n_features, dtype=torch.float64, device=self.device)
-        for _, block in self.blocks(1):
-            block.add_sums_(total, torch.zeros_like(block.squared_norms).long(), None)
-        return total[0] / self.n_samples
-
-    def mean_variance(self):
-        """Variance of the samples, averaged over features: the unit of ``tol``.
-
-        Weights do not enter, as in scikit-learn.
-        """
-        variance = self.squared_norms.mean() - self.mean.square().sum()
-        return max(0.0, float(variance) / self.n_features)
-
-
-class DenseSamples(Samples):
-    """Rows of a dense array of any order and any strides, or of a memory map.
-
-    Parameters
-    ----------
-    keep : bool
-        Whether tokens are made once and kept: one float32 copy of X.
-    """
-
-    def __init__(self, X, frame, device, keep):
-        super().__init__(X, frame, device)
-        # A single block is kept whole.
-        self._values = None
-        if X.size <= BLOCK_ELEMENTS:
-            self._values = self.rows(slice(None))
-        self._tokens = None
-        if keep:
-            self._tokens = torch.empty(
-                (self.n_samples, self.n_features + 2),
-                dtype=DenseBlock.dtype,
-                device=device,
-            )
-            norms = self.squared_norms = torch.empty(
-                self.n_samples, dtype=torch.float64, device=device
-            )
-            for start in range(0, self.n_samples, self.rows_per_block(1)):
-                rows = slice(start, start + self.rows_per_block(1))
-                block = DenseBlock(lambda rows=rows: self.rows(rows))
-                self._tokens[rows], norms[rows] = block.tokens, block.squared_norms
-
-    def rows_per_block(self, width):
-        """Rows of a block when each needs `width` numbers beside its own."""
-        return rows_per_block(self.n_features + width)
-
-    def block(self, rows):
-        """The block of a slice or an index tensor."""
-
-        def make_values():
-            return self.rows(rows)
-
-        if self._tokens is None:
-            return DenseBlock(make_values)
-        return DenseBlock(make_values, self._tokens[rows], self.squared_norms[rows])
-
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        if self._values is not None:
-            return self._values[indices]
-        if isinstance(indices, torch.Tensor):
-            indices = indices.cpu().numpy()
-        # A copy in float64 and C order: X itself is neither aliased nor written.
-        values = np.array(self.X[indices], dtype=np.float64, order="C")
-        return self.frame.enter_(torch.from_numpy(values).to(self.device))
-
-
-class CSRSamples(Samples):
-    """Rows of a SciPy CSR matrix with sorted, unique indices of any width."""
-
-    def __init__(self, X, frame, device):
-        super().__init__(X, frame, device)
-        offset = torch.from_numpy(frame.offset).to(device)
-        self._offset = offset if offset.any() else None
-
-    def rows_per_block(self, width):
-        """Rows of a block when each needs `width` numbers beside its own."""
-        stored = self.X.nnz // max(1, self.n_samples)
-        return rows_per_block(stored + width)
-
-    def block(self, rows):
-        """The block of a slice or an index tensor."""
-        if isinstance(rows, slice):
-            indptr = self.X.indptr[rows.start : rows.stop + 1]
-            stored = slice(indptr[0], indptr[-1])
-            indices, values = self.X.indices[stored], self.X.data[stored]
-        else:
-            some = self.X[rows.cpu().numpy()]
-            indptr, indices, values = some.indptr, some.indices, some.data
-        values = np.array(values, dtype=np.float64)
-        parts = (
-            # Within a block 32 bits are enough, whatever the matrix came with.
-            np.asarray(indptr - indptr[0], dtype=np.int32),
-            np.array(indices, dtype=np.int32),
-            values if self.frame.scale == 1 else values * self.frame.scale,
-        )
-        tensors = (torch.from_numpy(part).to(self.device) for part in parts)
-        return CSRBlock(*tensors, self._offset, self.n_features)
-
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        rows = self.X[np.asarray(indices)].toarray()
-        values = torch.from_numpy(self.frame.enter(rows))
-        return values.to(self.device)
-
-
-def samples_of(X, device, frame=None, *, keep=None):
-    """Samples of an array, in their own frame or in a given one.
-
-    Parameters
-    ----------
-    X : ndarray or SciPy CSR matrix of shape (n_samples, n_features)
-        float32 or float64, finite.
-
-    device : torch.device
-
-    frame : Frame, default=None
-        None makes the frame that fits X.
-
-    keep : bool, default=None
-        Whether dense X may be kept as one float32 copy, for many passes. None: if it
-        is not a memory map.
-
-    Returns
-    -------
-    samples : DenseSamples or CSRSamples
-    """
-    if sp.issparse(X):
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        return CSRSamples(X, frame or frame_of_csr(X), device)
-    if frame is None:
-        frame = frame_of_dense(X, rows_per_block(X.shape[1]))
-    if keep is None:
-        keep = not is_memory_map(X)
-    return DenseSamples(X, frame, device, keep)
-
-
-def is_memory_map(X):
-    """Whether an array, or what it is a view of, is mapped from a file."""
-    while X is not None:
-        if isinstance(X, np.memmap):
-            return True
-        X = getattr(X, "base", None)
-    return False
 
 
 def _sums_of_squares(rows):

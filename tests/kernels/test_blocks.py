@@ -6,8 +6,8 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_kmtrf.kernels import _blocks
-from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame, frame_of_csr, frame_of_dense
+from sklearn_kmtrf.kernels._samples import is_memory_map, samples_of
 
 CPU = torch.device("cpu")
 SHIFTED = Frame(np.arange(7.0), 0.5)
@@ -94,9 +94,9 @@ def test_a_memory_map_is_not_kept(tmp_path):
     np.save(tmp_path / "X.npy", data())
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     for X in (mapped, mapped[3:, 1:], np.asarray(mapped)):
-        assert _blocks.is_memory_map(X)
+        assert is_memory_map(X)
         assert samples_of(X, CPU)._tokens is None
-    assert not _blocks.is_memory_map(data()[3:])
+    assert not is_memory_map(data()[3:])
 
 
 def test_sparse_row_on_its_center_is_at_distance_zero(small_blocks):

@@ -9,9 +9,9 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn_kmtrf.kernels import _blocks
 from sklearn_kmtrf.kernels._accumulators import CenterSums
 from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
-from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._lloyd import lloyd
+from sklearn_kmtrf.kernels._samples import samples_of
 from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 
 CPU = torch.device("cpu")

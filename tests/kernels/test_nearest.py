@@ -6,7 +6,6 @@ import scipy.sparse as sp
 import torch
 
 from sklearn_kmtrf.kernels import _blocks
-from sklearn_kmtrf.kernels._blocks import samples_of
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._nearest import (
     Centers,
@@ -15,6 +14,7 @@ from sklearn_kmtrf.kernels._nearest import (
     pair_distances,
     slack_of,
 )
+from sklearn_kmtrf.kernels._samples import samples_of
 
 CPU = torch.device("cpu")
 
