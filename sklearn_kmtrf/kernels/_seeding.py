@@ -1,14 +1,26 @@
 """Greedy k-means++: initial centers, with the draws of scikit-learn.
 
 Each new center is the best of 2 + log k candidates drawn with probability proportional
-to their squared distance to the centers chosen so far (Arthur and Vassilvitskii, "The
-advantages of careful seeding", 2007, section 5).
+to D, their squared distance to the centers chosen so far (Arthur and Vassilvitskii,
+"The advantages of careful seeding", 2007, section 5). D is kept in float64, since the
+draws depend on it.
+
+A candidate c leaves the potential sum w min(D, |x - c|^2). It is bounded from the
+scores L of :mod:`sklearn_kmtrf.kernels._nearest`, which for dense samples are float32:
+
+    |x - c|^2 <= L <= (1 + 4 h) |x - c|^2 + 6 h |x|^2.
+
+With R = (1 + 4 h) D + 7 h |x|^2, which is kept beside D, only samples with L < R can
+come nearer to a center, and sum w min(L, R) exceeds the potential by at most
+4 h times itself and 7 h sum w |x|^2. Where that leaves more than one candidate they are
+compared by their exact gains, on the samples with L < R alone.
 """
 
 import numpy as np
 import torch
 
-from sklearn_kmtrf.kernels._nearest import Centers, pair_distances
+from sklearn_kmtrf.kernels._blocks import inflation
+from sklearn_kmtrf.kernels._nearest import Centers
 
 
 def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
@@ -35,37 +47,34 @@ def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
     """
     n_trials = 2 + int(np.log(n_clusters))
     choose = _WeightedChoice(samples.n_samples, weights)
-    indices = np.empty(n_clusters, dtype=np.int64)
-    indices[0] = choose.first(random_state)
-    closest = np.full(samples.n_samples, np.inf)
-    potential = _add_center(samples, closest, indices[:1], weights)
-    for c in range(1, n_clusters):
-        draws = random_state.uniform(size=n_trials) * potential
-        candidates = choose.by_distance(closest, draws)
-        potentials = _potentials(samples, closest, candidates, weights)
-        indices[c] = candidates[np.argmin(potentials)]
-        potential = _add_center(samples, closest, indices[c : c + 1], weights)
-    return indices
+    first = choose.first(random_state)
+    potential = _Potential(samples, weights, first)
+    indices = [first]
+    while len(indices) < n_clusters:
+        value = potential.value()
+        draws = random_state.uniform(size=n_trials) * value
+        candidates = choose.by_distance(potential.closest, draws)
+        indices.append(candidates[potential.add_best(candidates, value)])
+    return np.array(indices)
 
 
 class _WeightedChoice:
     """Draws samples by weight, and by weight times squared distance."""
 
     def __init__(self, n_samples, weights):
-        self.weights = np.ones(n_samples) if weights is None else weights
+        self.n_samples, self.weights = n_samples, weights
         has_none = weights is not None and not np.all(weights > 0)
         self.positive = np.flatnonzero(weights) if has_none else None
 
     def first(self, random_state):
         """One sample, by weight."""
-        return random_state.choice(
-            len(self.weights), p=self.weights / self.weights.sum()
-        )
+        weights = np.ones(self.n_samples) if self.weights is None else self.weights
+        return random_state.choice(self.n_samples, p=weights / weights.sum())
 
     def by_distance(self, closest, draws):
         """Samples at which the cumulated weighted distance passes the draws."""
-        cumulated = np.cumsum(self.weights * closest)
-        found = np.searchsorted(cumulated, draws)
+        mass = closest if self.weights is None else self.weights * closest
+        found = np.searchsorted(np.cumsum(mass), draws)
         # Rounding may put a draw past the end or on a sample without weight.
         if self.positive is None:
             return np.minimum(found, len(closest) - 1)
@@ -73,44 +82,123 @@ class _WeightedChoice:
         return self.positive[np.minimum(place, len(self.positive) - 1)]
 
 
-def _distances(samples, block, candidates):
-    """Squared distances of a block's rows to candidate samples, (m, c).
+class _Potential:
+    """Squared distances to the centers chosen so far, and what a new one would save.
 
-    What the expanded form cannot tell from 0 is computed by differences, so duplicates
-    of a candidate are at distance 0 and are not drawn again.
+    Parameters
+    ----------
+    samples : Samples
+
+    weights : ndarray (n_samples,), float64, or None
+
+    first : int
+        Index of the first center.
+
+    Attributes
+    ----------
+    closest : ndarray (n_samples,), float64
+        D, squared distance to the nearest center.
     """
-    prepared = Centers(candidates)
-    squares = block.products(candidates).mul_(-2).add_(prepared.squared_norms)
-    squares.add_(block.squared_norms[:, None])
-    row, column = (
-        squares <= 8 * prepared.rounding(block.squared_magnitudes.sqrt())[:, None]
-    ).nonzero(as_tuple=True)
-    if len(row):
-        pair = torch.arange(len(row), device=row.device)
-        squares[row, column] = pair_distances(block.rows(row), candidates, pair, column)
-    return squares.clamp_(min=0)
+
+    def __init__(self, samples, weights, first):
+        self.samples = samples
+        self.weights = None
+        if weights is not None:
+            self.weights = torch.from_numpy(weights).to(samples.device)
+        spread = samples.squared_norms
+        self.spread = float(spread.sum() if weights is None else spread @ self.weights)
+        self._closest = torch.empty(
+            samples.n_samples, dtype=torch.float64, device=samples.device
+        )
+        self._reach = []
+        center = samples.rows([first])
+        for rows, block in samples.blocks(1):
+            self._closest[rows] = _distances(block, center)
+            self._reach.append(self._reach_of(self._closest[rows], block))
+        self._reach = torch.cat(self._reach)
+
+    @property
+    def closest(self):
+        """D as a NumPy array."""
+        return self._closest.cpu().numpy()
+
+    def value(self):
+        """The potential: weighted sum of D."""
+        closest = self.closest
+        weights = None if self.weights is None else self.weights.cpu().numpy()
+        return closest.sum() if weights is None else closest @ weights
+
+    def _reach_of(self, closest, block):
+        """R of some rows, rounded up, in the dtype of their scores."""
+        h = inflation(self.samples.n_features, block.dtype)
+        scaled = closest * ((1 + 4 * h) * (1 + 2 * torch.finfo(block.dtype).eps))
+        return scaled.to(block.dtype) + block.blur
+
+    def add_best(self, candidates, value):
+        """Choose the candidate that leaves the least potential; returns its place.
+
+        Parameters
+        ----------
+        candidates : ndarray (c,)
+            Indices of samples.
+
+        value : float
+            The potential now.
+        """
+        centers = Centers(self.samples.rows(candidates))
+        estimates = np.zeros(len(candidates))
+        closer = []  # by block: rows, and which candidates each may be closer to
+        for rows, block in self.samples.blocks(len(candidates)):
+            scores, reach = block.scores(centers), self._reach[rows]
+            near = scores < reach  # (c, m)
+            some = near.any(0).nonzero()[:, 0]
+            closer.append((some + rows.start, near[:, some]))
+            left = torch.minimum(scores, reach, out=scores)
+            if self.weights is not None:
+                left = left * self.weights[rows]
+            estimates += left.sum(1, dtype=torch.float64).cpu().numpy()
+        index = torch.cat([rows for rows, _ in closer])
+        near = torch.cat([which for _, which in closer], dim=1)
+        h = inflation(self.samples.n_features, block.dtype)
+        most = estimates.min()
+        error = (4 * h + 8 * torch.finfo(block.dtype).eps) * most + 8 * h * self.spread
+        rivals = np.flatnonzero(estimates <= most + error)
+        gains, distances = {}, {}
+        for place in rivals:
+            rows = index[near[place]]
+            distances[place] = rows, self._distances_to(rows, centers.values[place])
+            gains[place] = self._gain(*distances[place])
+        best = max(rivals, key=lambda place: (gains[place], -place))
+        self._lower(*distances[best])
+        return best
+
+    def _distances_to(self, index, center):
+        """Squared distances of some rows to a center, by differences."""
+        distances = [
+            _distances(block, center[None]) for _, block in self.samples.parts(index, 1)
+        ]
+        return torch.cat(distances) if distances else self._closest[:0]
+
+    def _gain(self, index, distances):
+        """What the potential loses on some rows."""
+        saved = (self._closest[index] - distances).clamp_(min=0)
+        if self.weights is not None:
+            saved *= self.weights[index]
+        return float(saved.sum())
+
+    def _lower(self, index, distances):
+        """Bring D, and R with it, down to the distances to a new center."""
+        closer = distances < self._closest[index]
+        index, distances = index[closer], distances[closer]
+        self._closest[index] = distances
+        place = 0
+        for part, block in self.samples.parts(index, 1):
+            here = distances[place : place + len(part)]
+            self._reach[part] = self._reach_of(here, block)
+            place += len(part)
 
 
-def _potentials(samples, closest, candidates, weights):
-    """Weighted sum of distances if each candidate alone were added, (c,)."""
-    rows = samples.rows(candidates)
-    total = np.zeros(len(candidates))
-    for part, block in samples.blocks(len(rows)):
-        before = torch.from_numpy(closest[part]).to(samples.device)
-        distances = _distances(samples, block, rows)
-        distances = torch.minimum(distances, before[:, None])
-        if weights is None:
-            gained = distances.sum(0)
-        else:
-            gained = torch.from_numpy(weights[part]).to(samples.device) @ distances
-        total += gained.cpu().numpy()
-    return total
-
-
-def _add_center(samples, closest, index, weights):
-    """Lower `closest` to the distance to a new center; return the new potential."""
-    center = samples.rows(index)
-    for part, block in samples.blocks(1):
-        distances = _distances(samples, block, center)[:, 0].cpu().numpy()
-        np.minimum(closest[part], distances, out=closest[part])
-    return closest.sum() if weights is None else closest @ weights
+def _distances(block, center):
+    """Squared distances of a block's rows to one center (1, d), by differences."""
+    own = torch.zeros_like(block.squared_norms).long()
+    return block.distances_to(center, own)
