@@ -10,6 +10,7 @@ A dense row is a token [x, |x|^2, 1] in float32 (Theorem 2.2): one product with
 import warnings
 from functools import cache, cached_property
 
+import numpy as np
 import torch
 
 # Numbers in one block and its scores: they stay in a core's cache between the steps of
@@ -17,6 +18,9 @@ import torch
 BLOCK_ELEMENTS = 2**18
 # Fewer rows than this make the calls, not the numbers, the cost.
 _FEWEST_ROWS = 512
+
+# Multiplications in a product that is not worth a thread.
+_SMALL_PRODUCT = 2**18
 
 # Added to squared lengths in float32, so that products which underflow do not make a
 # squared distance negative.
@@ -31,6 +35,18 @@ def inflation(n_features, dtype):
 def rows_per_block(width):
     """Rows of a block in which each row needs `width` numbers."""
     return max(_FEWEST_ROWS, BLOCK_ELEMENTS // max(1, width))
+
+
+def product(left, right):
+    """Matrix product; a small one on the CPU by NumPy.
+
+    The BLAS of torch wakes its threads for the smallest product, and waits for them
+    when the machine has other work. That of NumPy does not.
+    """
+    size = left.shape[0] * left.shape[1] * right.shape[1]
+    if left.device.type == "cpu" and size <= _SMALL_PRODUCT:
+        return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+    return left @ right
 
 
 def fits_a_block(n_numbers):
@@ -95,11 +111,11 @@ class DenseBlock:
 
     def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
-        return centers.tokens @ self.tokens.T
+        return product(centers.tokens, self.tokens.T)
 
     def products(self, centers):
         """Inner products with centers (k, d) of the frame, shape (m, k), float64."""
-        return self.values @ centers.T
+        return product(self.values, centers.T)
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
