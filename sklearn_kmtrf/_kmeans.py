@@ -9,6 +9,7 @@ from sklearn_kmtrf.circuits import ClusteringCircuit
 from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._circuit_run import CircuitAssignment
 from sklearn_kmtrf.kernels._lloyd import lloyd
+from sklearn_kmtrf.kernels._small import SmallAssignment, is_small
 
 
 class TransformerKMeans(BaseTransformerKMeans):
@@ -16,11 +17,11 @@ class TransformerKMeans(BaseTransformerKMeans):
 
     A drop-in replacement for :class:`sklearn.cluster.KMeans`: with the same data and
     the same `random_state` it returns the same labels, the same number of iterations,
-    and the same centers and inertia up to rounding. What it runs is the constructed
-    circuit of [1]_, Theorem 2.1, as a stream of exact block computations; `circuit_`
-    is that circuit, to look at.
-
-    Read more in the README.
+    and the same centers and inertia up to rounding, but for exact ties, which go to the
+    lower index. (For float32 data they are those of KMeans on the same data in float64
+    from the same centers; its own draws and sums in float32 are left to rounding.)
+    What it runs is the constructed circuit of [1]_, Theorem 2.1, as a stream of exact
+    block computations; `circuit_` is that circuit, to look at.
 
     Parameters
     ----------
@@ -64,8 +65,8 @@ class TransformerKMeans(BaseTransformerKMeans):
 
     weights : 'constructed' or ClusteringCircuit, default='constructed'
         Where the parameters of the circuit come from. 'constructed' has them in
-        closed form, and performs Lloyd's algorithm exactly, at any size. A circuit,
-        such as :func:`~sklearn_kmtrf.circuits.lloyd_circuit` builds, is run as it is,
+        closed form, and performs Lloyd's algorithm exactly, at any size. A circuit
+        that :func:`~sklearn_kmtrf.circuits.lloyd_circuit` built is run as it is,
         in its own precision: on dense X of its width, without sample weights, and
         with all attention weights of its update head in memory.
 
@@ -102,7 +103,8 @@ class TransformerKMeans(BaseTransformerKMeans):
         Centers that the best run began with.
 
     circuit_ : ClusteringCircuit
-        The transformer that was run.
+        The transformer whose iterations these are: `weights` if that is a circuit,
+        or the constructed one, built when it is asked for.
 
     device_ : torch.device
         Where it was run.
@@ -197,7 +199,9 @@ class TransformerKMeans(BaseTransformerKMeans):
     def _assignment(self, problem):
         """What assigns samples to centers: the kernel, or the circuit given."""
         if not isinstance(self.weights, ClusteringCircuit):
-            return Assignment(problem.samples, problem.weights)
+            small = is_small(problem.samples, self.n_clusters)
+            kernel = SmallAssignment if small else Assignment
+            return kernel(problem.samples, problem.weights)
         if not 2.0**-400 < problem.samples.frame.scale < 2.0**400:
             raise ValueError(
                 "X must have values whose squares are finite and not zero when a "

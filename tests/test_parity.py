@@ -16,6 +16,7 @@ from sklearn.datasets import (
 )
 
 from sklearn_kmtrf import TransformerKMeans
+from sklearn_kmtrf.kernels import _small
 from tests._ties import explain, quiet_fit
 
 
@@ -193,6 +194,7 @@ KINDS = [
     far_from_origin,
 ]
 PROBLEMS_PER_KIND = 20
+MOST_WORK = _small.MOST_WORK
 # What may differ, by kind. Rows and runs of continuous data do not tie, but candidates
 # may: of two samples that are each other's only gain, either leaves the same potential.
 MOVED = {"stale labels", "emptied cluster"}
@@ -205,9 +207,11 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_same_answer_as_kmeans(kind, record_property):
+def test_same_answer_as_kmeans(kind, record_property, monkeypatch):
     ties = []
     for seed in range(PROBLEMS_PER_KIND):
+        # Every other problem is streamed, however small.
+        monkeypatch.setattr(_small, "MOST_WORK", MOST_WORK if seed % 2 else 0)
         rng = np.random.default_rng([seed, KINDS.index(kind)])
         ties.append(check_parity(*kind(rng)))
     counted = {t: ties.count(t) for t in set(ties) - {None}}
@@ -228,7 +232,12 @@ def test_same_answer_as_kmeans(kind, record_property):
         (load_diabetes, 5, False),
     ],
 )
-def test_same_answer_on_real_data(load, n_clusters, may_tie, seed):
+@pytest.mark.parametrize("streamed", [False, True])
+def test_same_answer_on_real_data(
+    load, n_clusters, may_tie, seed, streamed, monkeypatch
+):
+    if streamed:
+        monkeypatch.setattr(_small, "MOST_WORK", 0)
     X = load().data
     params = dict(n_clusters=n_clusters, init="k-means++", n_init=1, random_state=seed)
     tied = check_parity(X, params)

@@ -45,7 +45,9 @@ def product(left, right):
     """
     size = left.shape[0] * left.shape[1] * right.shape[1]
     if left.device.type == "cpu" and size <= _SMALL_PRODUCT:
-        return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
+        # Rows far beyond the training data may overflow, which `_nearest` sees.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))
     return left @ right
 
 

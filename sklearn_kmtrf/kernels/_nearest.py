@@ -125,7 +125,7 @@ def nearest_centers(block, centers):
         # A score that overflowed has no index in it.
         labels.clamp_(max=len(centers) - 1)
         near.scatter_(0, labels[None, index], True)
-        labels[index] = _compare_directly(block.rows(index), centers, near.T)
+        labels[index] = compare_directly(block.rows(index), centers, near.T)
     return Nearest(labels, best, second)
 
 
@@ -240,7 +240,7 @@ def _row_sums(values):
     return values.sum(1)
 
 
-def _compare_directly(rows, centers, near):
+def compare_directly(rows, centers, near):
     """Label of each row among the centers marked in `near` (r, k), by differences.
 
     The nearest by ``sum (x - c)^2`` is b. The others are compared to it by

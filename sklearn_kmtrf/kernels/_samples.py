@@ -32,7 +32,14 @@ class Samples:
 
     device : torch.device
         Where blocks are put.
+
+    Attributes
+    ----------
+    whole : tensor (n_samples, n_features), float64, or None
+        All rows in the frame, for dense X of no more than one block.
     """
+
+    whole = None
 
     def __init__(self, X, frame, device):
         self.X, self.frame, self.device = X, frame, device
@@ -90,24 +97,26 @@ class DenseSamples(Samples):
 
     def __init__(self, X, frame, device, keep):
         super().__init__(X, frame, device)
-        # A single block is kept whole.
-        self._values = None
         if fits_a_block(X.size):
-            self._values = self.rows(slice(None))
-        self._tokens = None
-        if keep:
-            self._tokens = torch.empty(
-                (self.n_samples, self.n_features + 2),
-                dtype=DenseBlock.dtype,
-                device=device,
-            )
-            norms = self.squared_norms = torch.empty(
-                self.n_samples, dtype=torch.float64, device=device
-            )
-            for start in range(0, self.n_samples, self.rows_per_block(1)):
-                rows = slice(start, start + self.rows_per_block(1))
-                block = DenseBlock(lambda rows=rows: self.rows(rows))
-                self._tokens[rows], norms[rows] = block.tokens, block.squared_norms
+            self.whole = self.rows(slice(None))
+        self._tokens = self._make_tokens() if keep and self.whole is None else None
+
+    def _make_tokens(self):
+        """Tokens and squared lengths of all rows."""
+        tokens = torch.empty(
+            (self.n_samples, self.n_features + 2),
+            dtype=DenseBlock.dtype,
+            device=self.device,
+        )
+        self.squared_norms = torch.empty(
+            self.n_samples, dtype=torch.float64, device=self.device
+        )
+        step = self.rows_per_block(1)
+        for start in range(0, self.n_samples, step):
+            rows = slice(start, start + step)
+            block = DenseBlock(lambda rows=rows: self.rows(rows))
+            tokens[rows], self.squared_norms[rows] = block.tokens, block.squared_norms
+        return tokens
 
     def rows_per_block(self, width):
         """Rows of a block when each needs `width` numbers beside its own."""
@@ -125,8 +134,8 @@ class DenseSamples(Samples):
 
     def rows(self, indices):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        if self._values is not None:
-            return self._values[indices]
+        if self.whole is not None:
+            return self.whole[indices]
         if isinstance(indices, torch.Tensor):
             indices = indices.cpu().numpy()
         # A copy in float64 and C order: X itself is neither aliased nor written.

@@ -21,6 +21,7 @@ import torch
 
 from sklearn_kmtrf.kernels._blocks import inflation
 from sklearn_kmtrf.kernels._nearest import Centers
+from sklearn_kmtrf.kernels._small import SmallPotential, is_small
 
 
 def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
@@ -48,7 +49,8 @@ def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
     n_trials = 2 + int(np.log(n_clusters))
     choose = _WeightedChoice(samples.n_samples, weights)
     first = choose.first(random_state)
-    potential = _Potential(samples, weights, first)
+    kind = SmallPotential if is_small(samples, n_trials) else _Potential
+    potential = kind(samples, weights, first)
     indices = [first]
     while len(indices) < n_clusters:
         value = potential.value()

@@ -6,13 +6,14 @@ import scipy.sparse as sp
 import torch
 from sklearn.cluster import kmeans_plusplus
 
-from sklearn_kmtrf.kernels import _blocks
+from sklearn_kmtrf.kernels import _blocks, _small
 from sklearn_kmtrf.kernels._accumulators import CenterSums
 from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._lloyd import lloyd
 from sklearn_kmtrf.kernels._samples import samples_of
 from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
+from sklearn_kmtrf.kernels._small import SmallAssignment
 
 CPU = torch.device("cpu")
 
@@ -113,10 +114,12 @@ def test_bounds_never_change_an_answer(sparse, weighted, integers, monkeypatch):
     X = np.round(2 * X) if integers else X
     weights = torch.from_numpy(rng.exponential(size=503)) if weighted else None
     samples = unframed(sp.csr_array(X) if sparse else X)
+    samples.whole = None if sparse else torch.from_numpy(X)
     assignment, before = Assignment(samples, weights), None
-    for centers in wandering(rng, 11, 3, 40):
+    for number, centers in enumerate(wandering(rng, 11, 3, 40)):
         n_changed = assignment.move_to(centers)
-        fresh = Assignment(samples, weights)
+        small = number % 2 and not sparse
+        fresh = (SmallAssignment if small else Assignment)(samples, weights)
         fresh.move_to(centers)
         np.testing.assert_array_equal(assignment.labels, fresh.labels)
         for name in ("sums", "mass", "counts"):
@@ -183,7 +186,10 @@ def test_what_is_taken_away_leaves_nothing():
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_seeding_draws_what_scikit_learn_draws(sparse, weighted):
+@pytest.mark.parametrize("streamed", [False, True])
+def test_seeding_draws_what_scikit_learn_draws(sparse, weighted, streamed, monkeypatch):
+    if streamed:
+        monkeypatch.setattr(_small, "MOST_WORK", 0)
     rng = np.random.default_rng(3)
     X = rng.normal(size=(503, 7))
     X = sp.csr_array(np.where(X > 0.5, X, 0)) if sparse else X
@@ -206,7 +212,10 @@ def test_seeding_leaves_the_generator_where_scikit_learn_leaves_it():
     assert ours.random_sample() == theirs.random_sample()
 
 
-def test_seeding_takes_every_distinct_row_before_a_duplicate():
+@pytest.mark.parametrize("streamed", [False, True])
+def test_seeding_takes_every_distinct_row_before_a_duplicate(streamed, monkeypatch):
+    if streamed:
+        monkeypatch.setattr(_small, "MOST_WORK", 0)
     X = np.repeat(np.random.default_rng(5).normal(size=(17, 3)), 30, axis=0)
     for seed in range(5):
         chosen = greedy_kmeans_plusplus(
