@@ -45,7 +45,7 @@ def check_picture(path):
     if find_spec("matplotlib") is None:
         raise InputError(
             "A picture needs matplotlib, which is not installed: "
-            'pip install "sklearn_kmtrf[plot]".'
+            "pip install matplotlib."
         )
 
 

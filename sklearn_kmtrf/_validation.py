@@ -149,12 +149,16 @@ def check_circuit(estimator, X):
 
 @contextmanager
 def unchanged_on_error(estimator):
-    """Take back the fitted attributes that were set if the body fails."""
-    before = {k: v for k, v in vars(estimator).items() if k.endswith("_")}
+    """Take back what the body set if it fails; callbacks are not its own."""
+
+    def state():
+        return {k: v for k, v in vars(estimator).items() if "callback" not in k}
+
+    before = state()
     try:
         yield
     except BaseException:
-        for name in [k for k in vars(estimator) if k.endswith("_")]:
+        for name in state():
             delattr(estimator, name)
         vars(estimator).update(before)
         raise

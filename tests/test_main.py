@@ -323,9 +323,7 @@ def test_fit__bad_outputs_before_the_work(
 def test_fit__without_matplotlib(folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     argv = ["fit", "points.csv", "-k", "2", "--out", "l.csv"]
-    assert_refused(
-        capsys, [*argv, "--plot", "p.png"], 'pip install "sklearn_kmtrf[plot]".'
-    )
+    assert_refused(capsys, [*argv, "--plot", "p.png"], "pip install matplotlib.")
     assert os.listdir() == ["points.csv"]
     assert main(argv) == 0
 
