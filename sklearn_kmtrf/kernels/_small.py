@@ -13,8 +13,8 @@ from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._blocks import inflation
 from sklearn_kmtrf.kernels._nearest import Centers, compare_directly
 
-# Multiplications in one product of samples and centers.
-MOST_WORK = 2**21
+# Multiplications in one product of samples and centers, and scores that it makes.
+MOST_WORK, MOST_SCORES = 2**21, 2**17
 
 
 def is_small(samples, n_clusters):
@@ -30,6 +30,7 @@ def is_small(samples, n_clusters):
         samples.whole is not None
         and samples.device.type == "cpu"
         and samples.whole.numel() * n_clusters <= MOST_WORK
+        and samples.n_samples * n_clusters <= MOST_SCORES
     )
 
 
