@@ -20,7 +20,7 @@ BLOCK_ELEMENTS = 2**18
 _FEWEST_ROWS = 512
 
 # Multiplications in a product that is not worth a thread.
-_SMALL_PRODUCT = 2**18
+SMALL_PRODUCT = 2**18
 
 # Added to squared lengths in float32, so that products which underflow do not make a
 # squared distance negative.
@@ -44,7 +44,7 @@ def product(left, right):
     when the machine has other work. That of NumPy does not.
     """
     size = left.shape[0] * left.shape[1] * right.shape[1]
-    if left.device.type == "cpu" and size <= _SMALL_PRODUCT:
+    if left.device.type == "cpu" and size <= SMALL_PRODUCT:
         # Rows far beyond the training data may overflow, which `_nearest` sees.
         with np.errstate(over="ignore", invalid="ignore"):
             return torch.from_numpy(np.matmul(left.numpy(), right.numpy()))

@@ -10,11 +10,20 @@ import torch
 
 from sklearn_kmtrf.kernels._accumulators import CenterSums
 from sklearn_kmtrf.kernels._assignment import Assignment
-from sklearn_kmtrf.kernels._blocks import inflation
+from sklearn_kmtrf.kernels._blocks import SMALL_PRODUCT, inflation
 from sklearn_kmtrf.kernels._nearest import Centers, compare_directly
 
 # Multiplications in one product of samples and centers, and scores that it makes.
 MOST_WORK, MOST_SCORES = 2**21, 2**17
+
+
+def _product(left, right):
+    """Matrix product in parts so small that NumPy's BLAS wakes no threads for them."""
+    step = max(1, SMALL_PRODUCT // (left.shape[1] * right.shape[1]))
+    if step >= len(left):
+        return left @ right
+    parts = range(0, len(left), step)
+    return np.concatenate([left[start : start + step] @ right for start in parts])
 
 
 def is_small(samples, n_clusters):
@@ -52,7 +61,7 @@ class SmallAssignment(Assignment):
         """Assign every sample to the nearest of other centers; see `Assignment`."""
         values = centers.numpy()
         squares = np.einsum("kd,kd->k", values, values)
-        scores = self._values @ (-2 * values.T) + squares  # (n, k)
+        scores = _product(self._values, -2 * values.T) + squares  # (n, k)
         labels = scores.argmin(1)
         best = scores[self._rows, labels]
         scores[self._rows, labels] = np.inf
@@ -87,7 +96,7 @@ class SmallAssignment(Assignment):
             codes *= self._weights
             mass = codes.sum(1)
         return CenterSums(
-            torch.from_numpy(codes @ self._values),
+            torch.from_numpy(_product(codes, self._values)),
             torch.from_numpy(mass),
             torch.from_numpy(counts.astype(np.int64)),
         )
@@ -133,7 +142,7 @@ class SmallPotential:
         duplicates of a candidate are at distance 0 and are not drawn again.
         """
         centers = self._values[candidates]
-        distances = centers @ (-2 * self._values.T)
+        distances = _product(centers, -2 * self._values.T)
         distances += self._squares[candidates, None]
         distances += self._squares
         place, row = np.nonzero(distances <= self._blur)
