@@ -240,7 +240,6 @@ class BaseTransformerKMeans(
     def _reported_run(self, problem, initial, dtype, progress):
         """`_run`, with each iteration told to the user."""
         report = progress.run(self.max_iter)
-        scale = problem.samples.frame.scale
         latest = initial
 
         def fitted():
@@ -254,10 +253,12 @@ class BaseTransformerKMeans(
             if movement is None:
                 progress.say(f"Converged at iteration {number}: strict convergence.")
             elif movement <= problem.tolerance:
+                shift, within = map(
+                    problem.samples.frame.leave_squared, (movement, problem.tolerance)
+                )
                 progress.say(
-                    f"Converged at iteration {number}: center shift "
-                    f"{movement / scale**2} within tolerance "
-                    f"{problem.tolerance / scale**2}."
+                    f"Converged at iteration {number}: center shift {shift} within "
+                    f"tolerance {within}."
                 )
             return stop
 

@@ -403,6 +403,12 @@ def test_scale_does_not_matter(scale):
     np.testing.assert_array_equal(model.predict(X * scale), model.labels_)
 
 
+def test_the_ends_of_the_floating_point_range():
+    model = TransformerKMeans(2, random_state=0).fit([[1e308], [-1e308], [1e308]])
+    np.testing.assert_array_equal(partition(model.labels_), [0, 1, 0])
+    np.testing.assert_allclose(np.sort(model.cluster_centers_[:, 0]), [-1e308, 1e308])
+
+
 def test_scale_of_sparse_data_does_not_matter():
     X = sp.csr_array(np.maximum(blobs(d=5), 0))
     wanted = TransformerKMeans(3, random_state=0).fit(X)
