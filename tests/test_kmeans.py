@@ -737,6 +737,29 @@ def test_threads_do_not_matter(sparse):
     assert iterations[0] == iterations[1]
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="reads /proc")
+def test_memory_is_a_few_numbers_per_sample():
+    code = """
+import numpy as np, torch
+from sklearn_kmtrf import TransformerKMeans
+torch.set_num_threads(1)
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return int(next(l for l in lines if l.startswith("VmHWM")).split()[1]) / 1024
+X = np.random.default_rng(0).normal(size=(200_000, 4))
+TransformerKMeans(3, random_state=0).fit(X[:5000])
+before = peak()
+TransformerKMeans(200, init=X[:200], max_iter=4).fit(X).predict(X)
+TransformerKMeans(9, random_state=0, max_iter=4).fit(X)
+print(peak() - before)
+"""
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    # One array of shape (n_samples, n_clusters) in float32 has 153 MB, X has 6.
+    assert float(out.stdout) < 48
+
+
 # At home in scikit-learn
 
 

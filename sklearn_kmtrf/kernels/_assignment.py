@@ -72,14 +72,22 @@ class Assignment:
         self._spend(centers)
         safe = self._runs_out > self._spent.float()[self.labels]
         active = safe.logical_not_().nonzero()[:, 0]
-        prepared = Centers(centers)
         if len(active) > _MOST_ACTIVE * self.samples.n_samples:
             self._spent.zero_()
-            parts = self.samples.blocks(len(centers))
+            parts, active = self.samples.blocks(len(centers)), slice(None)
+            before = self.labels.clone()
         else:
             parts = self.samples.parts(active, len(centers))
-        changes = [self._score(rows, block, prepared) for rows, block in parts]
-        return self._update_sums([c for c in changes if len(c[0])])
+            before = self.labels[active]
+        prepared = Centers(centers)
+        for rows, block in parts:
+            self._score(rows, block, prepared)
+        # Found at the end, not block by block: small tensors that outlive the large
+        # ones made between them keep the allocator from using their memory again.
+        changed = (self.labels[active] != before).nonzero()[:, 0]
+        index = changed if isinstance(active, slice) else active[changed]
+        self._update_sums(index, before[changed])
+        return len(index)
 
     def _assign_all(self, centers):
         """The first assignment, and the sums with it."""
@@ -111,35 +119,27 @@ class Assignment:
         self._spent += (moved + others) * (1 + _SAFETY)
 
     def _score(self, rows, block, prepared):
-        """Score some rows anew; returns index, old and new label of what changed."""
+        """Score some rows anew: labels, and when their slack runs out."""
         nearest = nearest_centers(block, prepared)
-        labels = self.labels[rows]
-        changed = (nearest.labels != labels).nonzero()[:, 0]
-        old, new = labels[changed], nearest.labels[changed]
         self.labels[rows] = nearest.labels
         slack = slack_of(nearest, block, prepared)
         runs_out = slack + self._spent.float()[nearest.labels]
         self._runs_out[rows] = runs_out.sub_(_SAFETY * runs_out.abs())
-        index = changed + rows.start if isinstance(rows, slice) else rows[changed]
-        return index, old, new
 
-    def _update_sums(self, changes):
-        """Move the samples whose label changed from sum to sum; returns how many."""
-        if not changes:
-            return 0
-        index, old, new = (torch.cat(part) for part in zip(*changes, strict=True))
+    def _update_sums(self, index, old):
+        """Move the samples of an index from the sums of their old labels."""
         if len(index) > _MOST_CHANGED * self.samples.n_samples:
             self.sums = sums_by_label(
                 self.samples, self.weights, self.labels, self.centers
             )
-            return len(index)
-        place = torch.arange(len(index), device=index.device)
+            return
+        place = 0
         for part, block in self.samples.parts(index, 1):
-            here, place = place[: len(part)], place[len(part) :]
             weights = self._weights_of(part)
-            self.sums.add_(block, new[here], weights)
-            self.sums.add_(block, old[here], weights, sign=-1)
-        return len(index)
+            self.sums.add_(block, self.labels[part], weights)
+            from_labels = old[place : place + len(part)]
+            self.sums.add_(block, from_labels, weights, sign=-1)
+            place += len(part)
 
     def means(self, sums):
         """New centers from sums, (k, d); one without samples keeps its place."""

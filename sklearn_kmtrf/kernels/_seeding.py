@@ -149,26 +149,27 @@ class _Potential:
         """
         centers = Centers(self.samples.rows(candidates))
         estimates = np.zeros(len(candidates))
-        closer = []  # by block: rows, and which candidates each may be closer to
+        # Which candidates each sample may be closer to, (c, n).
+        near = torch.empty(
+            (len(candidates), self.samples.n_samples),
+            dtype=torch.bool,
+            device=self.samples.device,
+        )
         for rows, block in self.samples.blocks(len(candidates)):
             scores, reach = block.scores(centers), self._reach[rows]
-            near = scores < reach  # (c, m)
-            some = near.any(0).nonzero()[:, 0]
-            closer.append((some + rows.start, near[:, some]))
+            torch.lt(scores, reach, out=near[:, rows])
             left = torch.minimum(scores, reach, out=scores)
             if self.weights is not None:
                 left = left * self.weights[rows]
             estimates += left.sum(1, dtype=torch.float64).cpu().numpy()
-        index = torch.cat([rows for rows, _ in closer])
-        near = torch.cat([which for _, which in closer], dim=1)
         h = inflation(self.samples.n_features, block.dtype)
         most = estimates.min()
         error = (4 * h + 8 * torch.finfo(block.dtype).eps) * most + 8 * h * self.spread
         rivals = np.flatnonzero(estimates <= most + error)
         gains, distances = {}, {}
         for place in rivals:
-            rows = index[near[place]]
-            distances[place] = rows, self._distances_to(rows, centers.values[place])
+            index = near[place].nonzero()[:, 0]
+            distances[place] = index, self._distances_to(index, centers.values[place])
             gains[place] = self._gain(*distances[place])
         best = max(rivals, key=lambda place: (gains[place], -place))
         self._lower(*distances[best])
