@@ -403,6 +403,14 @@ def test_scale_does_not_matter(scale):
     np.testing.assert_array_equal(model.predict(X * scale), model.labels_)
 
 
+def test_labels_exist_however_far_the_rows_or_the_start():
+    X = blobs()
+    model = TransformerKMeans(3, random_state=0).fit(X * 1e-200)
+    assert model.predict([[1e200, -1e200, 0.0]])[0] in (0, 1, 2)
+    model = TransformerKMeans(3, init=X[:3] * 1e160).fit(X)
+    agrees_with_itself(model, X)
+
+
 def test_the_ends_of_the_floating_point_range():
     model = TransformerKMeans(2, random_state=0).fit([[1e308], [-1e308], [1e308]])
     np.testing.assert_array_equal(partition(model.labels_), [0, 1, 0])

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import torch
 
-from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, inflation
+from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, inflation, rows_per_block
 
 
 class Nearest(NamedTuple):
@@ -125,7 +125,10 @@ def nearest_centers(block, centers):
         # A score that overflowed has no index in it.
         labels.clamp_(max=len(centers) - 1)
         near.scatter_(0, labels[None, index], True)
-        labels[index] = compare_directly(block.rows(index), centers, near.T)
+        # In parts, for rows of a sparse block are made dense here.
+        step = rows_per_block(centers.values.shape[1])
+        for part, close in zip(index.split(step), near.split(step, 1), strict=True):
+            labels[part] = compare_directly(block.rows(part), centers, close.T)
     return Nearest(labels, best, second)
 
 
@@ -259,6 +262,8 @@ def compare_directly(rows, centers, near):
 def _first_smallest(numbers, row, column, near):
     """Column of the smallest number of each row, the lowest where there are several."""
     n_rows, n_columns = near.shape
+    # Beyond overflow there is no order left; the lowest index is as good as any.
+    numbers = numbers.nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
     smallest = numbers.new_full((n_rows,), torch.inf)
     smallest.scatter_reduce_(0, row, numbers, "amin")
     first = column.new_full((n_rows,), n_columns)
