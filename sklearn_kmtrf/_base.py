@@ -4,6 +4,7 @@ import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,8 +36,10 @@ from sklearn_kmtrf._validation import (
 )
 from sklearn_kmtrf.circuits import ClusteringCircuit, lloyd_circuit
 from sklearn_kmtrf.kernels._assignment import Assignment
+from sklearn_kmtrf.kernels._lloyd import LloydRun
 from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
 from sklearn_kmtrf.kernels._samples import Samples, samples_of
+from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,25 @@ class Problem:
         return self.samples.frame.leave_squared(value) * self.weight_unit
 
 
+class Search(NamedTuple):
+    """What the runs of one fit found.
+
+    Attributes
+    ----------
+    best : LloydRun
+
+    initial : tensor (n_clusters, n_features), float64
+        Where it began, in the frame.
+
+    histories : list of list of float
+        Of every run.
+    """
+
+    best: LloydRun
+    initial: torch.Tensor
+    histories: list
+
+
 class BaseTransformerKMeans(
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -78,7 +100,11 @@ class BaseTransformerKMeans(
     """Base of the estimators: all but the iteration.
 
     A subclass stores its parameters, names the algorithms of the circuits that it can
-    run, and implements `_run`, one run from given centers.
+    run, and implements `_run`, one run from given centers. Where it differs from
+    k-means in more than the iteration it overrides one of the steps that follow: how
+    samples enter the frame (`_samples`), what ends a run (`_tolerance`), where runs
+    begin (`_seeds`) and which are made (`_search`), and what labels, distances and
+    objective are (`_publish`, `_labels_of`, `_distances_of`, `_objective`).
     """
 
     _algorithms: tuple
@@ -114,6 +140,36 @@ class BaseTransformerKMeans(
         -------
         run : LloydRun
         """
+
+    def _constructed_circuit(self):
+        """The circuit of the fitted estimator, in closed form."""
+        return lloyd_circuit(self.n_features_in_, len(self.cluster_centers_))
+
+    def _samples(self, X, device, frame=None, keep=None):
+        """Samples of validated X: in their own frame, or in a given one."""
+        return samples_of(X, device, frame, keep=keep)
+
+    def _tolerance(self, samples, weights):
+        """Squared movement of the centers, in the frame, that ends a run."""
+        return self.tol * samples.mean_variance() if self.tol > 0 else 0.0
+
+    def _seeds(self, samples, weights, random_state):
+        """Indices of the samples that ``init="k-means++"`` begins with."""
+        return greedy_kmeans_plusplus(samples, weights, self.n_clusters, random_state)
+
+    def _labels_of(self, block, centers):
+        """Label of each row of a block, a tensor (m,)."""
+        return nearest_centers(block, centers).labels
+
+    def _distances_of(self, block, centers):
+        """Distances of each row of a block to all centers, (m, k), in the frame."""
+        return center_distances(block, centers)
+
+    def _objective(self, problem):
+        """The objective of samples in the frame, for `cluster_centers_` as they are."""
+        assignment = Assignment(problem.samples, problem.weights)
+        assignment.move_to(self._centers_in_frame(problem.samples))
+        return assignment.inertia()
 
     def _check_parameters(self, X):
         """Check parameters that `_parameter_constraints` cannot, some against X."""
@@ -177,7 +233,7 @@ class BaseTransformerKMeans(
             metadata = None if weights is None else {"sample_weight": sample_weight}
             progress = FitProgress(self, {"X": X, "y": y, "metadata": metadata}, n_runs)
             with torch.inference_mode():
-                samples = samples_of(X, device)
+                samples = self._samples(X, device)
                 starts = Starts(
                     self, X, samples, weights, check_random_state(self.random_state)
                 )
@@ -185,9 +241,10 @@ class BaseTransformerKMeans(
                     samples,
                     None if weights is None else torch.from_numpy(weights).to(device),
                     unit,
-                    self.tol * samples.mean_variance() if self.tol > 0 else 0.0,
+                    self._tolerance(samples, weights),
                 )
-                self._fit_runs(problem, starts, progress, n_runs)
+                search = self._search(problem, starts, progress, n_runs)
+                self._publish_run(problem, search, X.dtype)
             progress.end(lambda: {})
             n_distinct = len(np.unique(self.labels_))
             if n_distinct < self.n_clusters:
@@ -200,14 +257,14 @@ class BaseTransformerKMeans(
                 )
         return self
 
-    def _fit_runs(self, problem, starts, progress, n_runs):
-        """Run from each start and publish the best run."""
+    def _search(self, problem, starts, progress, n_runs):
+        """Run from each start; the best run, its start, and all histories."""
         best, histories = None, []
         for _ in range(n_runs):
             initial = starts.next()
             progress.say("Initialization complete")
             run = self._reported_run(problem, initial, starts.X.dtype, progress)
-            histories.append(np.array([problem.objective(v) for v in run.history]))
+            histories.append(run.history)
             # As in scikit-learn, a run that differs by rounding and by the names of
             # its clusters does not replace an earlier one.
             if best is None or (
@@ -216,17 +273,23 @@ class BaseTransformerKMeans(
                     run.assignment.labels, best.assignment.labels, self.n_clusters
                 )
             ):
-                best, best_initial, best_history = run, initial, histories[-1]
+                best, best_initial = run, initial
             if progress.stopped:
                 break
-        vars(self).update(self._state(problem, best.centers, starts.X.dtype))
-        frame = problem.samples.frame
-        initial = frame.leave(best_initial.cpu().numpy())
-        self.initial_centers_ = initial.astype(starts.X.dtype)
+        return Search(best, best_initial, histories)
+
+    def _publish_run(self, problem, search, dtype):
+        """Set the fitted attributes."""
+        best = search.best
+        vars(self).update(self._state(problem, best.centers, dtype))
+        initial = self._frame.leave(search.initial.cpu().numpy())
+        self.initial_centers_ = initial.astype(dtype)
         self.n_iter_ = best.n_iterations
         self.converged_ = best.converged
-        self.objective_history_ = best_history
-        self.objective_histories_ = histories
+        self.objective_history_, *self.objective_histories_ = (
+            np.array([problem.objective(value) for value in history])
+            for history in (best.history, *search.histories)
+        )
         # Labels and objective of the centers as published, that is rounded to the
         # dtype of X: what predict and score will say.
         self._publish(best.assignment, problem)
@@ -289,14 +352,14 @@ class BaseTransformerKMeans(
         check_is_fitted(self)
         if isinstance(self.weights, ClusteringCircuit):
             return self.weights
-        return lloyd_circuit(self.n_features_in_, len(self.cluster_centers_))
+        return self._constructed_circuit()
 
     def _samples_like_training(self, X):
         """Validated X in the frame of the training data."""
         check_is_fitted(self)
         X = validate_samples(self, X, reset=False)
         device = usable_device(self.device_)
-        return X, samples_of(X, device, self._frame, keep=False)
+        return X, self._samples(X, device, self._frame, keep=False)
 
     def _centers_in_frame(self, samples):
         centers = self._frame.enter(self.cluster_centers_)
@@ -344,7 +407,7 @@ class BaseTransformerKMeans(
             centers = Centers(self._centers_in_frame(samples))
             labels = np.empty(samples.n_samples, dtype=np.int32)
             for rows, block in samples.blocks(len(centers)):
-                labels[rows] = nearest_centers(block, centers).labels.cpu().numpy()
+                labels[rows] = self._labels_of(block, centers).cpu().numpy()
         return labels
 
     def fit_transform(self, X, y=None, sample_weight=None):
@@ -387,7 +450,7 @@ class BaseTransformerKMeans(
             centers = Centers(self._centers_in_frame(samples))
             out = np.empty((samples.n_samples, len(centers)), dtype=X.dtype)
             for rows, block in samples.blocks(len(centers)):
-                distances = center_distances(block, centers) / self._frame.scale
+                distances = self._distances_of(block, centers) / self._frame.scale
                 out[rows] = distances.cpu().numpy()
         return out
 
@@ -417,9 +480,8 @@ class BaseTransformerKMeans(
             if weights is not None:
                 weights = torch.from_numpy(weights).to(samples.device)
             problem = Problem(samples, weights, unit)
-            assignment = Assignment(samples, weights)
-            assignment.move_to(self._centers_in_frame(samples))
-        return -problem.objective(assignment.inertia())
+            objective = self._objective(problem)
+        return -problem.objective(objective)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -8,7 +8,6 @@ import torch
 from sklearn.utils import check_array
 
 from sklearn_kmtrf._progress import FIT_STACKLEVEL
-from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 
 
 def number_of_runs(estimator, default=10):
@@ -47,7 +46,7 @@ class Starts:
     Parameters
     ----------
     estimator : estimator
-        With parameters `init` and `n_clusters`.
+        With parameters `init` and `n_clusters`, and `_seeds`.
 
     X : ndarray or CSR matrix of shape (n_samples, n_features)
         In the units of the user.
@@ -66,7 +65,7 @@ class Starts:
     """
 
     def __init__(self, estimator, X, samples, weights, random_state):
-        self.name = type(estimator).__name__
+        self.name, self._seeds = type(estimator).__name__, estimator._seeds
         self.init, self.n_clusters = estimator.init, estimator.n_clusters
         self.X, self.samples, self.weights = X, samples, weights
         self.random_state = random_state
@@ -89,9 +88,7 @@ class Starts:
         return centers
 
     def _plusplus(self):
-        indices = greedy_kmeans_plusplus(
-            self.samples, self.weights, self.n_clusters, self.random_state
-        )
+        indices = self._seeds(self.samples, self.weights, self.random_state)
         return self.samples.rows(indices)
 
     def _random(self):
