@@ -168,7 +168,8 @@ def mean_heads(scratch, attention, gamma):
         "moves to the mean of the samples of its code",
         "removes the old center",
     )
-    if scratch == "binary":
+    if scratch != "one-hot":
+        # "none" is the binary code of a single cluster, of no bits at all.
         # A code costs at least 1 in score when one bit differs: half of that
         # puts a center's own token after the samples that carry its code and
         # before all others, so that it wins if and only if there are none.
@@ -209,8 +210,8 @@ def lloyd_circuit(
     n_clusters : int
         Number K of centers.
 
-    scratch : {"one-hot", "binary"}, default="one-hot"
-        Codes of K or of ceil(log2 K) channels.
+    scratch : {"one-hot", "binary", "none"}, default="one-hot"
+        Codes of K or of ceil(log2 K) channels; "none" for a single cluster.
 
     attention : {"euclidean", "dot_product"}, default="euclidean"
         Scores of the assignment head. With dot products tokens also carry

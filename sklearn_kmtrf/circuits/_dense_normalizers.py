@@ -42,6 +42,11 @@ def shift(scores, dim):
     """
     top = scores.detach().amax(dim, keepdim=True)
     alive = top > -math.inf
+    if not (top < math.inf).all():
+        raise ValueError(
+            "scores must be numbers below infinity, or minus infinity to mask. "
+            "Got NaN or infinity instead."
+        )
     # -inf minus -inf would be NaN: dead rows subtract nothing and are emptied.
     shifted = scores - torch.where(alive, top, torch.zeros_like(top))
     return torch.where(alive, shifted, torch.zeros_like(shifted)), alive

@@ -83,6 +83,17 @@ def test_lloyd(scratch, attention, sample_attention, reembed):
         assert torch.equal(last.codes, codes[last.labels]), problem.name
 
 
+@every_scratch
+@pytest.mark.parametrize("attention", ["euclidean", "dot_product"])
+def test_lloyd__one_cluster_needs_no_code(scratch, attention):
+    samples = torch.arange(10.0, 16.0, dtype=torch.float64)[:, None]
+    for name in (scratch, "none"):
+        circuit = lloyd_circuit(1, 1, scratch=name, attention=attention)
+        torch.testing.assert_close(
+            circuit(samples, samples[:1]).centers, samples.new_tensor([[12.5]])
+        )
+
+
 def test_lloyd__labels():
     for problem, _ in lloyd_trajectories():
         circuit = lloyd_circuit(**size(problem), scratch="binary")

@@ -293,6 +293,13 @@ def test_gamma__wrong_values__one_sentence(name, gamma):
         NORMALIZERS[name](tensor([1.0, 2.0]), gamma=gamma)
 
 
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "normmax"])
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_scores__not_numbers__one_sentence(name, bad):
+    with pytest.raises(ValueError, match="below infinity"):
+        NORMALIZERS[name](torch.tensor([0.0, bad, 1.0]))
+
+
 def test_mistakes__one_sentence_each():
     scores = tensor([1.0, 2.0])
     with pytest.raises(TypeError, match="gamma must be a number"):
