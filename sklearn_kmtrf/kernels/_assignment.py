@@ -24,9 +24,9 @@ _MOST_ACTIVE = 0.5
 _MOST_CHANGED = 0.4
 # Covers the rounding of bounds kept in float32.
 _SAFETY = 2.0**-20
-# Below this share of the samples' own squared lengths the objective keeps fewer than
-# eleven digits when it is computed from sums, and is summed by differences instead.
-_CANCELLED = 1e-5
+# A sum of squares that is less than this share of what it is the rest of keeps fewer
+# than eleven digits, and is summed by differences instead.
+CANCELLED = 1e-5
 
 
 class Assignment:
@@ -145,13 +145,17 @@ class Assignment:
         """New centers from sums, (k, d); one without samples keeps its place."""
         return sums.means(self.centers)
 
-    def distances(self):
-        """Squared distance of each sample to its center, by differences, (n,)."""
-        parts = [
-            block.distances_to(self.centers, self.labels[rows])
-            for rows, block in self.samples.blocks(len(self.centers))
-        ]
-        return torch.cat(parts)
+    def distances(self, centers=None, labels=None):
+        """Squared distance of each sample to its center, by differences, (n,).
+
+        Other centers and labels may be given.
+        """
+        centers = self.centers if centers is None else centers
+        labels = self.labels if labels is None else labels
+        out = centers.new_empty(self.samples.n_samples)
+        for rows, block in self.samples.blocks(len(centers)):
+            out[rows] = block.distances_to(centers, labels[rows])
+        return out
 
     def inertia(self):
         """Weighted sum of squared distances of the samples, by differences.
@@ -164,13 +168,18 @@ class Assignment:
         """The same within eleven digits, without looking at the samples.
 
         From the sums: sum w |x|^2 - sum_j (2 S_j.c_j - W_j |c_j|^2), unless too little
-        is left of the difference.
+        is left of the difference. Then a few samples lie far beyond the rest, and may
+        have left their rounding in the sums of clusters that they left: those too are
+        made anew.
         """
         spread = total(self.samples.squared_norms, self.weights)
         sums, mass = self.sums.sums, self.sums.mass
         saved = self.centers * (2 * sums - mass[:, None] * self.centers)
         objective = spread - saved.sum()
-        if objective < _CANCELLED * spread:
+        if objective < CANCELLED * spread:
+            self.sums = sums_by_label(
+                self.samples, self.weights, self.labels, self.centers
+            )
             return self.inertia()
         return float(objective)
 

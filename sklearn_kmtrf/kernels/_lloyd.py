@@ -5,7 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
+from sklearn_kmtrf.kernels._assignment import (
+    CANCELLED,
+    Assignment,
+    sums_by_label,
+    total,
+)
 
 
 class LloydRun(NamedTuple):
@@ -92,14 +97,15 @@ def _update(assignment, objective):
 
         sum w |x - c - t|^2 = sum w |x - c|^2 - 2 t.(S - W c) + W |t|^2,
 
-    so the old objective and the sums give the new one. A relocated sample lies on its
-    new center: it leaves the objective with what it had.
+    so the old objective and the sums give the new one, unless too little is left. A
+    relocated sample lies on its new center: it leaves the objective with what it had.
     """
     centers, sums = assignment.centers, assignment.sums
+    labels, left = assignment.labels, objective
     if sums.counts.all():
         new, relocated = assignment.means(sums), None
     else:
-        sums, relocated, objective = _relocate_empty(assignment, objective)
+        sums, relocated, labels, left = _relocate_empty(assignment, objective)
         new = assignment.means(sums)
         unfilled = (sums.counts == 0).nonzero()[:, 0]
         if len(unfilled):
@@ -109,7 +115,10 @@ def _update(assignment, objective):
     saved = (move * (2 * (sums.sums - mass * centers) - mass * move)).sum(1)  # (k,)
     if relocated is not None:
         saved[relocated] = 0
-    return new, max(0.0, objective - float(saved.sum()))
+    left -= float(saved.sum())
+    if left < CANCELLED * objective:
+        left = float(total(assignment.distances(new, labels), assignment.weights))
+    return new, left
 
 
 def _relocate_empty(assignment, objective):
@@ -129,8 +138,11 @@ def _relocate_empty(assignment, objective):
     relocated : tensor, int64
         The clusters that got a sample.
 
+    labels : tensor (n_samples,), int64
+        After the samples moved.
+
     objective : float
-        Without what the moved samples had.
+        Without what they had.
     """
     sums, weights = assignment.sums.copy(), assignment.weights
     empty = (sums.counts == 0).nonzero()[:, 0]
@@ -139,7 +151,7 @@ def _relocate_empty(assignment, objective):
         distances[weights == 0] = -1
     on_host = distances.cpu().numpy()
     if on_host.max() <= 0:
-        return sums, empty[:0], objective
+        return sums, empty[:0], assignment.labels, objective
     farthest = np.argpartition(on_host, -len(empty))[: -len(empty) - 1 : -1]
     farthest = np.ascontiguousarray(farthest[on_host[farthest] >= 0])
     clusters = empty[: len(farthest)]
@@ -151,4 +163,5 @@ def _relocate_empty(assignment, objective):
     for name in ("sums", "mass", "counts"):
         getattr(sums, name)[touched] = getattr(fresh, name)[touched]
     weight = 1.0 if weights is None else weights[moved]
-    return sums, clusters, objective - float((distances[moved] * weight).sum())
+    left = objective - float((distances[moved] * weight).sum())
+    return sums, clusters, after, left
