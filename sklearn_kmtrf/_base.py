@@ -37,7 +37,12 @@ from sklearn_kmtrf._validation import (
 from sklearn_kmtrf.circuits import ClusteringCircuit, lloyd_circuit
 from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._lloyd import LloydRun
-from sklearn_kmtrf.kernels._nearest import Centers, center_distances, nearest_centers
+from sklearn_kmtrf.kernels._nearest import (
+    Centers,
+    center_distances,
+    nearest_centers,
+    put_smallest_at_label,
+)
 from sklearn_kmtrf.kernels._samples import Samples, samples_of
 from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 
@@ -239,7 +244,7 @@ class BaseTransformerKMeans(
                 )
                 problem = Problem(
                     samples,
-                    None if weights is None else torch.from_numpy(weights).to(device),
+                    _tensor_of_weights(weights, device),
                     unit,
                     self._tolerance(samples, weights),
                 )
@@ -362,6 +367,12 @@ class BaseTransformerKMeans(
         return X, self._samples(X, device, self._frame, keep=False)
 
     def _centers_in_frame(self, samples):
+        """`cluster_centers_`, which the user may have edited, (k, d), float64."""
+        if not np.isfinite(self.cluster_centers_).all():
+            raise ValueError(
+                f"The attribute 'cluster_centers_' of {type(self).__name__} must be "
+                "finite. Got NaN or infinity instead."
+            )
         centers = self._frame.enter(self.cluster_centers_)
         return torch.from_numpy(centers).to(samples.device)
 
@@ -449,8 +460,16 @@ class BaseTransformerKMeans(
             X, samples = self._samples_like_training(X)
             centers = Centers(self._centers_in_frame(samples))
             out = np.empty((samples.n_samples, len(centers)), dtype=X.dtype)
+            dtype = torch.from_numpy(out[:0]).dtype
             for rows, block in samples.blocks(len(centers)):
                 distances = self._distances_of(block, centers) / self._frame.scale
+                distances = distances.to(dtype)
+                put_smallest_at_label(
+                    distances,
+                    lambda index, first=rows.start: (
+                        nearest_centers(samples.block(index + first), centers).labels
+                    ),
+                )
                 out[rows] = distances.cpu().numpy()
         return out
 
@@ -477,8 +496,7 @@ class BaseTransformerKMeans(
         with torch.inference_mode():
             X, samples = self._samples_like_training(X)
             weights, unit = validate_weights(self, sample_weight, X)
-            if weights is not None:
-                weights = torch.from_numpy(weights).to(samples.device)
+            weights = _tensor_of_weights(weights, samples.device)
             problem = Problem(samples, weights, unit)
             objective = self._objective(problem)
         return -problem.objective(objective)
@@ -488,6 +506,11 @@ class BaseTransformerKMeans(
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _tensor_of_weights(weights, device):
+    """Weights on the device; copied, for those of the user may be read-only."""
+    return None if weights is None else torch.tensor(weights, device=device)
 
 
 def _same_clustering(labels, others, n_clusters):

@@ -1,10 +1,12 @@
 """TransformerKMeans: k-means by a transformer that performs Lloyd's algorithm."""
 
 import copy
+import warnings
 
 from sklearn.utils._param_validation import StrOptions
 
 from sklearn_kmtrf._base import BaseTransformerKMeans
+from sklearn_kmtrf._progress import FIT_STACKLEVEL
 from sklearn_kmtrf.circuits import ClusteringCircuit
 from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._circuit_run import CircuitAssignment
@@ -185,6 +187,16 @@ class TransformerKMeans(BaseTransformerKMeans):
         self.algorithm = algorithm
         self.weights = weights
         self.device = device
+
+    def _check_parameters(self, X):
+        super()._check_parameters(X)
+        if self.algorithm == "elkan" and self.n_clusters == 1:
+            warnings.warn(
+                "algorithm='elkan' doesn't make sense for a single cluster. "
+                "Using 'lloyd' instead.",
+                RuntimeWarning,
+                stacklevel=FIT_STACKLEVEL + 1,
+            )
 
     def _run(self, problem, centers, report):
         """Lloyd's algorithm from given centers, by the kernel or a given circuit."""

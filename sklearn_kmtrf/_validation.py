@@ -39,7 +39,9 @@ def validate_samples(estimator, X, *, reset):
         If X is empty, of another rank, not finite, or of other features than in fit.
     """
     if isinstance(X, torch.Tensor):
-        X = X.detach().cpu().numpy()
+        X = X.detach().cpu()
+        # NumPy has no bfloat16.
+        X = (X.double() if X.dtype == torch.bfloat16 else X).numpy()
     return validate_data(
         estimator,
         X,

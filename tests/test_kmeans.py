@@ -120,7 +120,7 @@ def test_exact_ties_go_to_the_lower_index():
         (dict(device="cuda:99"), "device.*cpu"),
         (dict(device=3), "device"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_bad_parameters(params, message):
     model = TransformerKMeans(**{"n_clusters": 3, **params})
@@ -364,6 +364,25 @@ def test_nothing_of_the_user_is_written():
     assert model.init is init
 
 
+def test_read_only_weights_and_models(tmp_path):
+    X, weights = blobs(), np.ones(89)
+    weights.setflags(write=False)
+    model = TransformerKMeans(3, random_state=0).fit(X, sample_weight=weights)
+    model.score(X, sample_weight=weights)
+    joblib.dump(model, tmp_path / "model.joblib")
+    mapped = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    for data in (X, sp.csr_array(X)):
+        np.testing.assert_array_equal(mapped.predict(data), model.labels_)
+        mapped.transform(data)
+
+
+def test_tensors_of_a_type_that_numpy_lacks():
+    X = torch.from_numpy(blobs()).to(torch.bfloat16)
+    model = TransformerKMeans(3, random_state=0).fit(X)
+    wanted = TransformerKMeans(3, random_state=0).fit(X.double().numpy())
+    np.testing.assert_array_equal(model.cluster_centers_, wanted.cluster_centers_)
+
+
 # Far from the origin, huge, tiny
 
 
@@ -444,6 +463,17 @@ def test_rows_far_beyond_the_training_data():
     np.testing.assert_allclose(distances, np.hypot(*far[:2].T)[:, None] * [1, 1])
 
 
+def test_edited_centers_must_be_numbers():
+    X = blobs()
+    model = TransformerKMeans(3, random_state=0).fit(X)
+    model.cluster_centers_ = model.cluster_centers_ * 1e300
+    assert set(model.predict(X)) <= {0, 1, 2}
+    model.cluster_centers_[0] = np.nan
+    for call in (model.predict, model.transform, model.score):
+        with pytest.raises(ValueError, match=r"cluster_centers_.*must be finite"):
+            call(X)
+
+
 def test_constant_feature_stays_constant():
     X = np.c_[blobs(d=1), np.full(89, 7.3)]
     model = TransformerKMeans(3, random_state=0).fit(X)
@@ -476,6 +506,30 @@ def test_labels_are_predictions_after_relocation():
     assert agrees_with_itself(model, X) == 0.0
     # scikit-learn puts the row at 10 with the row at 8 here, at a cost of 4.
     assert model.inertia_ == 0.0
+
+
+@pytest.mark.parametrize(
+    ("offset", "dtype"), [(0, "f8"), (1e8, "f8"), (1e15, "f8"), (0, "f4"), (1e6, "f4")]
+)
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_transform_has_its_minimum_where_predict_says(offset, dtype, store):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = store((np.round(rng.normal(size=(61, 5)) * 3, 2) + offset).astype(dtype))
+        model = TransformerKMeans(4, random_state=seed).fit(X)
+        np.testing.assert_array_equal(model.transform(X).argmin(1), model.predict(X))
+
+
+def test_labels_of_sparse_rows_far_from_the_origin():
+    # On a lattice of 1/8 around 2 ** 50 every difference is exact.
+    rng = np.random.default_rng(0)
+    X = rng.integers(-16, 17, size=(97, 5)) / 8
+    init = X[:4]
+    wanted = ((X[:, None] - init) ** 2).sum(2).argmin(1)
+    for data in (X + 2.0**49, sp.csr_array(X + 2.0**49)):
+        model = TransformerKMeans(4, init=init + 2.0**49, max_iter=1).fit(data)
+        model.cluster_centers_ = init + 2.0**49
+        np.testing.assert_array_equal(model.predict(data), wanted)
 
 
 def test_transform_is_the_distance():
@@ -543,6 +597,21 @@ def test_objective_never_rises():
         assert model.inertia_ == pytest.approx(min(last), rel=1e-10)
 
 
+def test_objective_history_beside_far_outliers():
+    """What a far sample leaves by rounding is not in the history."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(6007, 3))
+    X[:3] = [[1e14, 0, 0], [-1e14, 0, 0], [0, 1e14, 0]]
+    init = np.vstack([X[:3] / 10, np.eye(3) / 10])
+    centers, history = init, []
+    for _ in range(7):
+        labels = ((X[:, None] - centers) ** 2).sum(2).argmin(1)
+        centers = np.array([X[labels == j].mean(0) for j in range(6)])
+        history.append(inertia_by_hand(X, centers, labels))
+    model = TransformerKMeans(6, init=init, tol=0, max_iter=7).fit(X)
+    np.testing.assert_allclose(model.objective_history_, history, rtol=1e-10)
+
+
 # Degenerate data
 
 
@@ -575,11 +644,10 @@ def test_as_many_clusters_as_rows():
 
 def test_one_cluster_is_the_mean():
     X = blobs()
-    for algorithm in ("lloyd", "elkan"):
-        model = TransformerKMeans(1, algorithm=algorithm).fit(X)
-        np.testing.assert_allclose(model.cluster_centers_[0], X.mean(0))
-        assert model.inertia_ == pytest.approx(((X - X.mean(0)) ** 2).sum())
-        assert model.transform(X).shape == (89, 1)
+    model = TransformerKMeans(1).fit(X)
+    np.testing.assert_allclose(model.cluster_centers_[0], X.mean(0))
+    assert model.inertia_ == pytest.approx(((X - X.mean(0)) ** 2).sum())
+    assert model.transform(X).shape == (89, 1)
 
 
 def test_one_feature_and_many_clusters():
@@ -653,6 +721,11 @@ def test_no_warning_where_kmeans_gives_none():
     X = blobs()
     TransformerKMeans(3, init=X[:3]).fit(X)
     TransformerKMeans(3).fit(X)
+
+
+def test_elkan_with_one_cluster_warns_as_kmeans_does():
+    with pytest.warns(RuntimeWarning, match="doesn't make sense for a single cluster"):
+        TransformerKMeans(1, algorithm="elkan").fit(blobs())
 
 
 def test_given_centers_run_once():

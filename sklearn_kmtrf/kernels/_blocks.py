@@ -123,9 +123,13 @@ class DenseBlock:
         """Squared distance of each row to the center of its label, shape (m,)."""
         return _sums_of_squares(self.values - centers[labels])
 
-    def rows(self, indices):
-        """Rows by their number within the block, shape (len(indices), d)."""
-        return self.values[indices]
+    def rows(self, indices, columns=None):
+        """Rows by their number within the block, (len(indices), d).
+
+        Only some columns of them where those are given.
+        """
+        rows = self.values[indices]
+        return rows if columns is None else rows[:, columns]
 
     def add_sums_(self, sums, labels, weights, sign=1):
         """Add the weighted rows to the sums (k, d) of their labels, in place."""
@@ -221,17 +225,20 @@ class CSRBlock:
             distances[part] = _sums_of_squares(rows - centers[labels[part]])
         return distances
 
-    def rows(self, indices):
-        """Dense rows by their number within the block, (len(indices), d)."""
+    def rows(self, indices, columns=None):
+        """Dense rows by their number within the block, (len(indices), d).
+
+        Only some columns of them where those are given.
+        """
+        if columns is None:
+            columns = torch.arange(self.shape[1], device=indices.device)
         wanted, back = indices.unique(return_inverse=True)
-        place = indices.new_full((self.shape[0],), -1)
-        place[wanted] = torch.arange(len(wanted), device=place.device)
-        place = place[self.row_of_value]  # (nnz,)
-        stored = place >= 0
-        rows = self.values.new_zeros(len(wanted), self.shape[1])
-        columns = self.indices[stored].long()
-        rows[place[stored], columns] = self.values[stored]
-        return (rows if self.offset is None else rows - self.offset)[back]
+        row = _places(wanted, self.shape[0])[self.row_of_value]  # (nnz,)
+        column = _places(columns, self.shape[1])[self.indices.long()]  # (nnz,)
+        stored = (row >= 0) & (column >= 0)
+        rows = self.values.new_zeros(len(wanted), len(columns))
+        rows[row[stored], column[stored]] = self.values[stored]
+        return (rows if self.offset is None else rows - self.offset[columns])[back]
 
     def add_sums_(self, sums, labels, weights, sign=1):
         """Add the weighted rows to the sums (k, d) of their labels, in place."""
@@ -243,6 +250,13 @@ class CSRBlock:
         if self.offset is not None:
             mass = torch.bincount(labels, weights, minlength=len(sums))
             sums.sub_(mass[:, None] * self.offset, alpha=sign)
+
+
+def _places(wanted, size):
+    """Where each of `size` numbers stands in `wanted`, -1 for those that do not."""
+    places = wanted.new_full((size,), -1)
+    places[wanted] = torch.arange(len(wanted), device=wanted.device)
+    return places
 
 
 def _sums_of_squares(rows):

@@ -59,7 +59,7 @@ class Frame:
 
     def enter_(self, values):
         """The same for a float64 tensor that nobody else uses, in place."""
-        shift = torch.from_numpy(self.shift).to(values.device)
+        shift = torch.tensor(self.shift, device=values.device)
         if self.scale < 1:
             return values.mul_(self.scale).sub_(shift * self.scale)
         values.sub_(shift)

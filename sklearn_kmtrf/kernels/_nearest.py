@@ -37,6 +37,10 @@ import torch
 
 from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, inflation, rows_per_block
 
+# Relative error of the squares of distances in their expanded form; smaller ones that
+# it would not leave so exact are computed by differences.
+DISTANCE_ERROR = 1e-10
+
 
 class Nearest(NamedTuple):
     """The two nearest centers of the rows of a block.
@@ -83,6 +87,19 @@ class Centers:
         return tokens
 
     @cached_property
+    def distinctive(self):
+        """Centers in the features in which they differ, and those features.
+
+        A pair of the values (k, c) and the index (c,), which is None for all features.
+        """
+        differ = (self.values != self.values[0]).any(0)
+        differ[0] |= not differ.any()
+        if differ.all():
+            return self.values, None
+        columns = differ.nonzero()[:, 0]
+        return self.values[:, columns], columns
+
+    @cached_property
     def index(self):
         """The number of each center, (k, 1), in both widths of scores."""
         index = torch.arange(len(self), device=self.values.device)[:, None]
@@ -125,10 +142,12 @@ def nearest_centers(block, centers):
         # A score that overflowed has no index in it.
         labels.clamp_(max=len(centers) - 1)
         near.scatter_(0, labels[None, index], True)
-        # In parts, for rows of a sparse block are made dense here.
-        step = rows_per_block(centers.values.shape[1])
+        # In parts, for rows of a sparse block are made dense here, and only where
+        # centers differ, which is nowhere else for the rows of one-hot codes.
+        values, columns = centers.distinctive
+        step = rows_per_block(values.shape[1])
         for part, close in zip(index.split(step), near.split(step, 1), strict=True):
-            labels[part] = compare_directly(block.rows(part), centers, close.T)
+            labels[part] = compare_directly(block.rows(part, columns), values, close.T)
     return Nearest(labels, best, second)
 
 
@@ -168,10 +187,9 @@ def _two_smallest(scores, centers):
 def center_distances(block, centers):
     """Euclidean distances of each row of a block to all centers, shape (m, k).
 
-    Entries that are small beside the lengths of row and center, or that compete for
-    the smallest of their row, are computed by differences. So a sample on a center has
-    distance 0, and the smallest entry of a row is at the label that `nearest_centers`
-    gives.
+    Entries that are small beside the lengths of row and center are computed by
+    differences, so a sample on a center has distance 0. All are right to
+    `DISTANCE_ERROR` of themselves.
 
     Parameters
     ----------
@@ -187,15 +205,14 @@ def center_distances(block, centers):
     squares = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
     squares.add_(squared_norms[:, None])
     allowance = centers.rounding(block.squared_magnitudes.sqrt())
-    tie = squares <= (squares.amin(1) + 2 * allowance)[:, None]
-    tie &= tie.sum(1, keepdim=True) > 1
-    # What is left of the expanded form is right to 1e-10 of itself.
-    small = squares <= (1e10 * allowance)[:, None]
-    row, column = (tie | small).nonzero(as_tuple=True)
-    if len(row):
-        index, place = row.unique(return_inverse=True)
-        rows = block.rows(index)
-        squares[row, column] = pair_distances(rows, centers.values, place, column)
+    small = squares <= (allowance / DISTANCE_ERROR)[:, None]
+    index = small.any(1).nonzero()[:, 0]
+    # In parts, for rows of a sparse block are made dense here.
+    for part in index.split(rows_per_block(centers.values.shape[1])):
+        place, column = small[part].nonzero(as_tuple=True)
+        squares[part[place], column] = pair_distances(
+            block.rows(part), centers.values, place, column
+        )
     distances = squares.clamp_(min=0).sqrt_()
     far = torch.isfinite(squared_norms).logical_not_().nonzero()[:, 0]
     for index in far:
@@ -226,12 +243,12 @@ def pair_distances(rows, centers, row, column):
     """
     n_features = rows.shape[1]
     pairs = max(2, BLOCK_ELEMENTS // n_features)
-    parts = []
+    distances = rows.new_empty(len(row))
     for start in range(0, len(row), pairs):
-        stop = start + pairs
-        difference = rows[row[start:stop]] - centers[column[start:stop]]
-        parts.append(_row_sums(difference.square_()))
-    return torch.cat(parts)
+        some = slice(start, start + pairs)
+        difference = rows[row[some]] - centers[column[some]]
+        distances[some] = _row_sums(difference.square_())
+    return distances
 
 
 def _row_sums(values):
@@ -243,19 +260,46 @@ def _row_sums(values):
     return values.sum(1)
 
 
+def put_smallest_at_label(distances, labels_of):
+    """Make the first smallest distance of each row that to its label, in place.
+
+    Rounding, that of `center_distances` or that to float32, may leave another one in a
+    tie ahead.
+
+    Parameters
+    ----------
+    distances : tensor (m, k), float32 or float64
+
+    labels_of : callable
+        Returns the labels of rows by their number, int64.
+    """
+    smallest = distances.amin(1)
+    error = 4 * max(DISTANCE_ERROR, torch.finfo(distances.dtype).eps)
+    close = distances <= (smallest * (1 + error))[:, None]
+    index = (close.sum(1) > 1).nonzero()[:, 0]
+    if not len(index):
+        return
+    labels, some = labels_of(index), distances[index]
+    smallest = smallest[index, None]
+    before = torch.arange(some.shape[1], device=some.device) < labels[:, None]
+    above = torch.nextafter(smallest, smallest.new_tensor(torch.inf))
+    some = torch.where(before & (some == smallest), above, some)
+    distances[index] = some.scatter_(1, labels[:, None], smallest)
+
+
 def compare_directly(rows, centers, near):
     """Label of each row among the centers marked in `near` (r, k), by differences.
 
     The nearest by ``sum (x - c)^2`` is b. The others are compared to it by
 
-        (|x - c|^2 - |x - b|^2) / 2 = sum (c - b) ((c + b) / 2 - x),
+        (|x - c|^2 - |x - b|^2) / 2 = sum (c - b) ((c - x) + (b - x)) / 2,
 
     which keeps its digits where both distances are large beside their difference.
     """
     row, column = near.nonzero(as_tuple=True)
-    distances = pair_distances(rows, centers.values, row, column)
+    distances = pair_distances(rows, centers, row, column)
     best = _first_smallest(distances, row, column, near)
-    gaps = _pair_gaps(rows, centers.values, row, column, best[row])
+    gaps = _pair_gaps(rows, centers, row, column, best[row])
     return _first_smallest(gaps, row, column, near)
 
 
@@ -273,12 +317,15 @@ def _first_smallest(numbers, row, column, near):
 
 def _pair_gaps(rows, centers, row, column, other):
     """Half the squared distance of pairs less that to other centers, (p,)."""
-    parts = []
+    gaps = rows.new_empty(len(row))
     step = max(2, BLOCK_ELEMENTS // rows.shape[1])
-    for x, c, b in zip(*(t.split(step) for t in (row, column, other)), strict=True):
-        ours, theirs = centers[c], centers[b]
-        parts.append(_row_sums((ours - theirs) * ((ours + theirs) / 2 - rows[x])))
-    return torch.cat(parts)
+    for start in range(0, len(row), step):
+        some = slice(start, start + step)
+        x, ours, theirs = rows[row[some]], centers[column[some]], centers[other[some]]
+        # In this order: far from the origin the sum of two centers would lose a bit.
+        middle = ((ours - x) + (theirs - x)) / 2
+        gaps[some] = _row_sums((ours - theirs) * middle)
+    return gaps
 
 
 def _power_of_two(values):

@@ -106,7 +106,7 @@ class _Potential:
         self.samples = samples
         self.weights = None
         if weights is not None:
-            self.weights = torch.from_numpy(weights).to(samples.device)
+            self.weights = torch.tensor(weights, device=samples.device)
         spread = samples.squared_norms
         self.spread = float(spread.sum() if weights is None else spread @ self.weights)
         self._closest = torch.empty(

@@ -11,7 +11,7 @@ import torch
 from sklearn_kmtrf.kernels._accumulators import CenterSums
 from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._blocks import SMALL_PRODUCT, inflation
-from sklearn_kmtrf.kernels._nearest import Centers, compare_directly
+from sklearn_kmtrf.kernels._nearest import compare_directly
 
 # Multiplications in one product of samples and centers, and scores that it makes.
 MOST_WORK, MOST_SCORES = 2**21, 2**17
@@ -73,7 +73,7 @@ class SmallAssignment(Assignment):
             scores[self._rows, labels] = best
             near = scores[uncertain] <= reach[uncertain, None]
             labels[uncertain] = compare_directly(
-                self.samples.rows(uncertain), Centers(centers), torch.from_numpy(near)
+                self.samples.rows(uncertain), centers, torch.from_numpy(near)
             ).numpy()
         before, self.labels = self.labels, torch.from_numpy(labels)
         self.centers = centers

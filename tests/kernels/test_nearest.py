@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sklearn_kmtrf.kernels import _blocks
+from sklearn_kmtrf.kernels import _blocks, _nearest
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._nearest import (
     Centers,
@@ -121,6 +121,23 @@ def test_labels_are_those_of_long_double(make, sparse):
     first = exact.argmin(1)
     exactly = chosen == best
     np.testing.assert_array_equal(labels[exactly], first[exactly])
+
+
+def test_ties_of_sparse_rows_are_compared_where_centers_differ(monkeypatch):
+    """Ties among wide one-hot rows must not make them dense."""
+    widths = []
+
+    def pairs(rows, *others):
+        widths.append(rows.shape[1])
+        return pair_distances(rows, *others)
+
+    monkeypatch.setattr(_nearest, "pair_distances", pairs)
+    X = sp.identity(1009, format="csr")
+    # Every other row is equally near to all three centers.
+    labels = labels_of(unframed(X), X[[5, 2, 7]].toarray())
+    np.testing.assert_array_equal(np.flatnonzero(labels), [2, 7])
+    assert widths
+    assert set(widths) == {3}
 
 
 @pytest.mark.parametrize("make", HARD, ids=lambda make: make.__name__)
