@@ -70,9 +70,10 @@ class Problem:
     weight_unit: float
     tolerance: float = 0.0
 
-    def objective(self, value):
-        """An objective of the kernels in the units of the user."""
-        return self.samples.frame.leave_squared(value) * self.weight_unit
+    def objective(self, values):
+        """Objectives of the kernels in the units of the user."""
+        with np.errstate(over="ignore", under="ignore"):
+            return self.samples.frame.leave_squared(values) * self.weight_unit
 
 
 class Search(NamedTuple):
@@ -164,7 +165,7 @@ class BaseTransformerKMeans(
 
     def _labels_of(self, block, centers):
         """Label of each row of a block, a tensor (m,)."""
-        return nearest_centers(block, centers).labels
+        return nearest_centers(block, centers)
 
     def _distances_of(self, block, centers):
         """Distances of each row of a block to all centers, (m, k), in the frame."""
@@ -292,8 +293,7 @@ class BaseTransformerKMeans(
         self.n_iter_ = best.n_iterations
         self.converged_ = best.converged
         self.objective_history_, *self.objective_histories_ = (
-            np.array([problem.objective(value) for value in history])
-            for history in (best.history, *search.histories)
+            problem.objective(history) for history in (best.history, *search.histories)
         )
         # Labels and objective of the centers as published, that is rounded to the
         # dtype of X: what predict and score will say.
@@ -303,7 +303,7 @@ class BaseTransformerKMeans(
         """Set `labels_` and `inertia_`, for `cluster_centers_` as they are."""
         assignment.move_to(self._centers_in_frame(problem.samples))
         self.labels_ = assignment.labels.to(torch.int32).cpu().numpy()
-        self.inertia_ = problem.objective(assignment.inertia())
+        self.inertia_ = float(problem.objective(assignment.inertia()))
 
     def _reported_run(self, problem, initial, dtype, progress):
         """`_run`, with each iteration told to the user."""
@@ -316,6 +316,8 @@ class BaseTransformerKMeans(
         def on_iteration(objective, centers, movement):
             nonlocal latest
             latest = centers
+            if not report.is_followed:
+                return False
             number = report.n_iterations
             stop = report.iteration(problem.objective(objective), fitted)
             if movement is None:
@@ -466,8 +468,8 @@ class BaseTransformerKMeans(
                 distances = distances.to(dtype)
                 put_smallest_at_label(
                     distances,
-                    lambda index, first=rows.start: (
-                        nearest_centers(samples.block(index + first), centers).labels
+                    lambda index, first=rows.start: nearest_centers(
+                        samples.block(index + first), centers
                     ),
                 )
                 out[rows] = distances.cpu().numpy()
@@ -499,7 +501,7 @@ class BaseTransformerKMeans(
             weights = _tensor_of_weights(weights, samples.device)
             problem = Problem(samples, weights, unit)
             objective = self._objective(problem)
-        return -problem.objective(objective)
+        return -float(problem.objective(objective))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

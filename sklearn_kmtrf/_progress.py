@@ -85,6 +85,11 @@ class RunProgress:
             self.task = fit.task.subcontext("run", max_subtasks=max_iter)
             self.task.call_on_fit_task_begin(**fit.data)
 
+    @property
+    def is_followed(self):
+        """Whether anybody wants to know of the iterations."""
+        return bool(self.fit.verbose) or self.task is not None
+
     def iteration(self, objective, fitted):
         """Report an iteration that is over.
 

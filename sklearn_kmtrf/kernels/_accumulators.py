@@ -82,3 +82,16 @@ class CenterSums:
         occupied = self.counts > 0
         means = self.sums / torch.where(occupied, self.mass, 1.0)[:, None]
         return torch.where(occupied[:, None], means, centers)
+
+
+def total(numbers, weights):
+    """Weighted sum of one number for each sample; None weighs each 1."""
+    return numbers.sum() if weights is None else numbers @ weights
+
+
+def sums_by_label(samples, weights, labels, centers):
+    """Sums of all samples by label, from scratch."""
+    sums = CenterSums.zeros(centers)
+    for rows, block in samples.blocks(1):
+        sums.add_(block, labels[rows], None if weights is None else weights[rows])
+    return sums

@@ -61,44 +61,38 @@ class DenseBlock:
 
     Parameters
     ----------
-    tokens : tensor of shape (m, n_features + 2), float32, or None
-        Made from the values if None.
+    samples : DenseSamples
 
-    make_values : callable
-        Returns the rows in the frame, a tensor (m, n_features), float64.
-
-    squared_norms : tensor of shape (m,), float64, or None
-        Computed from the values if None.
+    place : slice or tensor of shape (m,), int64
+        Which rows.
     """
 
     dtype = torch.float32
 
-    def __init__(self, make_values, tokens=None, squared_norms=None):
-        self._make_values = make_values
-        if tokens is not None:
-            self.tokens, self.squared_norms = tokens, squared_norms
+    def __init__(self, samples, place):
+        self._samples, self._place = samples, place
 
     @cached_property
     def values(self):
         """Rows in the frame, (m, d), float64."""
-        return self._make_values()
+        return self._samples.rows(self._place)
 
     @cached_property
     def tokens(self):
         """[x, (1 + h) |x|^2, 1], (m, d + 2), float32."""
-        n_features = self.values.shape[1]
-        tokens = self.values.new_ones(
-            (len(self.values), n_features + 2), dtype=self.dtype
-        )
-        tokens[:, :n_features] = self.values
-        h = inflation(n_features, self.dtype)
-        tokens[:, n_features] = (1 + h) * self.squared_norms + _FLOOR
+        tokens = self._samples.tokens_of(self._place)
+        if tokens is None:
+            m, d = self.values.shape
+            tokens = self.values.new_empty((m, d + 2), dtype=self.dtype)
+            write_tokens_(tokens, self.values, self.squared_norms)
         return tokens
 
     @cached_property
     def squared_norms(self):
         """Squared length of each row, shape (m,), float64."""
-        return _sums_of_squares(self.values)
+        if self._samples.keeps_norms:
+            return self._samples.squared_norms[self._place]
+        return sums_of_squares(self.values)
 
     @property
     def squared_magnitudes(self):
@@ -108,28 +102,34 @@ class DenseBlock:
     @cached_property
     def blur(self):
         """How much scores may differ for rounding beside their relative error, (m,)."""
-        h = inflation(self.tokens.shape[1] - 2, self.dtype)
-        return (7 * h * self.squared_norms + 4 * _FLOOR).to(self.dtype)
+        n_features = self.tokens.shape[1] - 2
+        h = inflation(n_features, self.dtype)
+        floor = self.tokens.new_tensor(4 * _FLOOR)
+        return torch.add(floor, self.tokens[:, n_features], alpha=7 * h)
 
     def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
         return product(centers.tokens, self.tokens.T)
 
     def products(self, centers):
-        """Inner products with centers (k, d) of the frame, shape (m, k), float64."""
-        return product(self.values, centers.T)
+        """Inner products with `Centers`, shape (m, k), float64."""
+        return product(self.values, centers.values.T)
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
-        return _sums_of_squares(self.values - centers[labels])
+        return sums_of_squares(self.values - centers[labels])
 
     def rows(self, indices, columns=None):
-        """Rows by their number within the block, (len(indices), d).
+        """Rows by their number within the block, (len(indices), d), float64.
 
         Only some columns of them where those are given.
         """
-        rows = self.values[indices]
-        return rows if columns is None else rows[:, columns]
+        if "values" in vars(self):
+            rows = self.values[indices]
+            return rows if columns is None else rows[:, columns]
+        if isinstance(self._place, slice):
+            return self._samples.rows(indices + self._place.start, columns)
+        return self._samples.rows(self._place[indices], columns)
 
     def add_sums_(self, sums, labels, weights, sign=1):
         """Add the weighted rows to the sums (k, d) of their labels, in place."""
@@ -147,11 +147,19 @@ class CSRBlock:
 
     offset : tensor of shape (n_features,) or None
         Subtracted from every row in effect, never in storage; None if zero.
+
+    n_features : int
+
+    squared_norms : tensor of shape (m,), float64, default=None
+        Squared length of each row; None computes it.
     """
 
     dtype = torch.float64
 
-    def __init__(self, indptr, indices, values, offset, n_features):
+    def __init__(self, indptr, indices, values, offset, n_features, squared_norms=None):
+        if squared_norms is not None:
+            self.squared_norms = squared_norms
+        self._indptr = indptr
         self.indices, self.values = indices, values
         self.offset = offset
         self.shape = (len(indptr) - 1, n_features)
@@ -159,13 +167,17 @@ class CSRBlock:
         self.matrix = torch.sparse_csr_tensor(
             indptr, indices, values, size=self.shape, check_invariants=False
         )
-        counts = indptr[1:] - indptr[:-1]
-        self.row_of_value = torch.repeat_interleave(counts.long())  # (nnz,)
+
+    @cached_property
+    def row_of_value(self):
+        """The row of each stored value, (nnz,)."""
+        counts = self._indptr[1:] - self._indptr[:-1]
+        return torch.repeat_interleave(counts.long())
 
     def products(self, centers):
-        """Inner products with centers (k, d) of the frame, shape (m, k)."""
-        out = self.matrix @ centers.T.contiguous()
-        return out if self.offset is None else out - centers @ self.offset
+        """Inner products with `Centers`, shape (m, k)."""
+        out = self.matrix @ centers.columns
+        return out if self.offset is None else out - centers.values @ self.offset
 
     def _sums_of_rows(self, values):
         """Sum of one number for each stored value, row by row, shape (m,)."""
@@ -175,7 +187,7 @@ class CSRBlock:
     def scores(self, centers):
         """Inflated squared distances, transposed: the L of `_nearest`, (k, m)."""
         h = inflation(self.shape[1], self.dtype)
-        scores = self.products(centers.values).mul_(-2).T.contiguous()
+        scores = self.products(centers).mul_(-2).T.contiguous()
         scores.add_(self.squared_norms + h * self.squared_magnitudes)
         return scores.add_((1 + h) * centers.squared_norms[:, None]).clamp_(min=0)
 
@@ -186,6 +198,8 @@ class CSRBlock:
 
     @cached_property
     def _stored_squared_norms(self):
+        if self.offset is None and "squared_norms" in vars(self):
+            return self.squared_norms
         return self._sums_of_rows(self.values.square())
 
     @cached_property
@@ -222,7 +236,7 @@ class CSRBlock:
                 if self.offset is None
                 else self.rows(part) + self.offset
             )
-            distances[part] = _sums_of_squares(rows - centers[labels[part]])
+            distances[part] = sums_of_squares(rows - centers[labels[part]])
         return distances
 
     def rows(self, indices, columns=None):
@@ -259,7 +273,16 @@ def _places(wanted, size):
     return places
 
 
-def _sums_of_squares(rows):
+def write_tokens_(tokens, values, squared_norms):
+    """Write [x, (1 + h) |x|^2, 1] into float32 tokens (m, d + 2), in place."""
+    n_features = values.shape[1]
+    tokens[:, :n_features] = values
+    h = inflation(n_features, tokens.dtype)
+    tokens[:, n_features] = (1 + h) * squared_norms + _FLOOR
+    tokens[:, n_features + 1] = 1
+
+
+def sums_of_squares(rows):
     """Squared lengths of rows (m, d), by a product: fast also for few features."""
     return rows.square() @ rows.new_ones(rows.shape[1])
 

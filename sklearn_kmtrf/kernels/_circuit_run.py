@@ -7,7 +7,8 @@ them at once, so its weights are a dense (k, n) array.
 
 import torch
 
-from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
+from sklearn_kmtrf.kernels._accumulators import sums_by_label
+from sklearn_kmtrf.kernels._assignment import Assignment
 
 
 class CircuitAssignment(Assignment):

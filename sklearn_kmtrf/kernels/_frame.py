@@ -17,6 +17,9 @@ import torch
 # Bits of the shift below the spread of a feature.
 _SHIFT_BITS = 10
 
+# Values of so many bits above or below one have squares that are far from either end.
+_SAFE_BITS = 200
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -69,10 +72,10 @@ class Frame:
         """Values of the frame in the units of the user; inverts `enter`."""
         return np.asarray(values, dtype=np.float64) / self.scale + self.shift
 
-    def leave_squared(self, value):
-        """A squared distance of the frame in the squared units of the user."""
+    def leave_squared(self, values):
+        """Squared distances of the frame in the squared units of the user."""
         with np.errstate(over="ignore", under="ignore"):
-            return float(np.float64(value) / self.scale / self.scale)
+            return np.asarray(values, dtype=np.float64) / self.scale / self.scale
 
 
 def frame_of_dense(X, block_rows):
@@ -95,21 +98,41 @@ def frame_of_dense(X, block_rows):
     mean = np.zeros(n_features)
     for start in range(0, n_samples, block_rows):
         block = X[start : start + block_rows]
-        np.minimum(low, block.min(axis=0), out=low)
-        np.maximum(high, block.max(axis=0), out=high)
-        # The share keeps the sum of values near the largest float finite.
-        share = len(block) / n_samples
-        mean += (block.astype(np.float64, copy=False) / len(block)).sum(axis=0) * share
+        np.minimum(low, _by_column(np.min, block), out=low)
+        np.maximum(high, _by_column(np.max, block), out=high)
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = _by_column(np.sum, block, dtype=np.float64) / n_samples
+        if not np.isfinite(share).all():
+            # Values near the largest float.
+            share = (block.astype(np.float64) / n_samples).sum(axis=0)
+        mean += share
     shift = np.clip(_round_to_spread(mean, low, high), low, high)
     with np.errstate(over="ignore"):
         reach = max(np.max(high - shift), np.max(shift - low))
     return Frame(shift, _safe_scale(min(reach, np.finfo(np.float64).max)))
 
 
+def _by_column(reduce, block, **options):
+    """Reduce the columns of a block, many rows at once where there are few columns."""
+    n_rows, n_columns = block.shape
+    together = 256 // n_columns
+    if together < 2 or n_rows < 2 * together or not block.flags.c_contiguous:
+        return reduce(block, axis=0, **options)
+    whole = n_rows // together * together
+    wide = reduce(block[:whole].reshape(-1, together * n_columns), axis=0, **options)
+    parts = np.concatenate([wide.reshape(together, n_columns), block[whole:]])
+    return reduce(parts, axis=0, **options)
+
+
 def frame_of_csr(X):
-    """The frame of a CSR matrix: not shifted, since zeros must stay zeros."""
-    reach = np.abs(X.data).max(initial=0.0)
-    return Frame(np.zeros(X.shape[1]), _safe_scale(float(reach)))
+    """The frame of a CSR matrix: not shifted, since zeros must stay zeros.
+
+    Scaled only where squares would overflow or underflow, so that other matrices are
+    used as they are stored.
+    """
+    scale = _safe_scale(float(np.abs(X.data).max(initial=0.0)))
+    safe = 2.0**-_SAFE_BITS < scale < 2.0**_SAFE_BITS
+    return Frame(np.zeros(X.shape[1]), 1.0 if safe else scale)
 
 
 def _round_to_spread(mean, low, high):

@@ -48,18 +48,26 @@ class Nearest(NamedTuple):
     Attributes
     ----------
     labels : tensor (m,), int64
-        Index of the nearest center; the lower one where two are equally near.
+        Index of the nearest center, provisional for undecided rows.
 
     distances : tensor (m,)
         Its L, the index packed in.
 
     seconds : tensor (m,)
-        The L of the second nearest center; infinite where there is one center.
+        The L of the second nearest center.
+
+    undecided : tensor (u,), int64
+        Rows whose scores are too close to tell.
+
+    near : tensor (u, n_clusters), bool
+        The centers that may be nearest to them.
     """
 
     labels: torch.Tensor
     distances: torch.Tensor
     seconds: torch.Tensor
+    undecided: torch.Tensor
+    near: torch.Tensor
 
 
 class Centers:
@@ -85,6 +93,11 @@ class Centers:
         h = inflation(n_features, torch.float32)
         tokens[:, n_features + 1] = (1 + h) * self.squared_norms
         return tokens
+
+    @cached_property
+    def columns(self):
+        """The values (d, k), contiguous."""
+        return self.values.T.contiguous()
 
     @cached_property
     def distinctive(self):
@@ -117,7 +130,26 @@ class Centers:
 
 
 def nearest_centers(block, centers):
-    """Nearest and second nearest center of each row of a block.
+    """Index of the nearest center of each row of a block, (m,), int64.
+
+    The lower one where two are equally near.
+
+    Parameters
+    ----------
+    block : DenseBlock or CSRBlock
+
+    centers : Centers
+    """
+    nearest = two_nearest(block, centers)
+    if len(nearest.undecided):
+        nearest.labels[nearest.undecided] = decide(
+            block, nearest.undecided, nearest.near, centers
+        )
+    return nearest.labels
+
+
+def two_nearest(block, centers):
+    """Nearest and second nearest center of each row as far as scores can tell.
 
     Parameters
     ----------
@@ -135,20 +167,38 @@ def nearest_centers(block, centers):
     packing = (centers.index_mask + 1) * eps
     h = inflation(centers.values.shape[1], scores.dtype)
     reach = torch.add(block.blur, best, alpha=(1 + packing) ** 4 * (1 + 4 * h))
-    certain = second > reach
-    if not certain.all():
-        index = certain.logical_not_().nonzero()[:, 0]
-        near = (scores[:, index] > reach[index]).logical_not_()
-        # A score that overflowed has no index in it.
-        labels.clamp_(max=len(centers) - 1)
-        near.scatter_(0, labels[None, index], True)
-        # In parts, for rows of a sparse block are made dense here, and only where
-        # centers differ, which is nowhere else for the rows of one-hot codes.
-        values, columns = centers.distinctive
-        step = rows_per_block(values.shape[1])
-        for part, close in zip(index.split(step), near.split(step, 1), strict=True):
-            labels[part] = compare_directly(block.rows(part, columns), values, close.T)
-    return Nearest(labels, best, second)
+    # Not "second <= reach": scores that overflowed are undecided too.
+    undecided = (second > reach).logical_not_().nonzero()[:, 0]
+    near = (scores[:, undecided] > reach[undecided]).logical_not_().T
+    return Nearest(labels, best, second, undecided, near)
+
+
+def decide(source, index, near, centers):
+    """Labels of undecided rows, (u,): the nearest of some centers, by differences.
+
+    Parameters
+    ----------
+    source : Samples or block
+        Has ``rows(index, columns)``.
+
+    index : tensor (u,), int64
+        The rows.
+
+    near : tensor (u, n_clusters), bool
+        The centers that may be nearest.
+
+    centers : Centers
+    """
+    # In parts, for sparse rows are made dense here, and only where centers differ,
+    # which is nowhere else for the rows of one-hot codes.
+    values, columns = centers.distinctive
+    labels = torch.empty_like(index)
+    step = rows_per_block(values.shape[1])
+    for start in range(0, len(index), step):
+        some = slice(start, start + step)
+        rows = source.rows(index[some], columns)
+        labels[some] = compare_directly(rows, values, near[some])
+    return labels
 
 
 def slack_of(nearest, block, centers):
@@ -173,23 +223,62 @@ def slack_of(nearest, block, centers):
 def _two_smallest(scores, centers):
     """Smallest and second smallest of each column of scores (k, m), and its index.
 
-    In `scores` itself the index is packed in, and the smallest is replaced by infinity.
+    The index is packed into the scores themselves. With b the bits of the smallest one,
+    those of the others become 2^31 - (bits - b) where integers have 32 bits, and its
+    own the least integer there is: the largest of them is that of the second smallest.
     """
     width = torch.int64 if scores.dtype == torch.float64 else torch.int32
     bits = scores.view(width)
     bits.bitwise_and_(~centers.index_mask).bitwise_or_(centers.index[width])
-    best = scores.amin(0)  # (m,)
-    scores.masked_fill_(scores == best, torch.inf)
-    labels = best.view(width) & centers.index_mask
-    return best, scores.amin(0), labels.long()
+    best = bits.amin(0)  # (m,)
+    turned = best + torch.iinfo(width).min
+    second = turned - (turned - bits).amax(0)
+    best, second, labels = (
+        best.view(scores.dtype),
+        second.view(scores.dtype),
+        (best & centers.index_mask).long(),
+    )
+    if len(centers) == 1:
+        second.fill_(torch.inf)
+    return best, second, labels
+
+
+def squared_distances(block, centers):
+    """Squared distances of each row of a block to all centers, shape (m, k), float64.
+
+    Entries that are small beside the lengths of row and center are computed by
+    differences, so a sample on a center has distance 0. All are right to
+    `DISTANCE_ERROR` of themselves.
+
+    Parameters
+    ----------
+    block : DenseBlock or CSRBlock
+
+    centers : Centers
+    """
+    squares = block.products(centers)
+    torch.add(block.squared_norms[:, None], squares, alpha=-2, out=squares)
+    squares.add_(centers.squared_norms)
+    magnitudes = block.squared_magnitudes
+    # First the least for the longest, which is all that most blocks need.
+    if squares.amin() > centers.rounding(magnitudes.amax().sqrt()) / DISTANCE_ERROR:
+        return squares
+    allowance = centers.rounding(magnitudes.sqrt())
+    small = squares <= (allowance / DISTANCE_ERROR)[:, None]
+    index = small.any(1).nonzero()[:, 0]
+    # In parts, for rows of a sparse block are made dense here.
+    for part in index.split(rows_per_block(centers.values.shape[1])):
+        place, column = small[part].nonzero(as_tuple=True)
+        squares[part[place], column] = pair_distances(
+            block.rows(part), centers.values, place, column
+        )
+    return squares.clamp_(min=0)
 
 
 def center_distances(block, centers):
     """Euclidean distances of each row of a block to all centers, shape (m, k).
 
-    Entries that are small beside the lengths of row and center are computed by
-    differences, so a sample on a center has distance 0. All are right to
-    `DISTANCE_ERROR` of themselves.
+    See `squared_distances`. Those of rows whose squares overflow are right too.
 
     Parameters
     ----------
@@ -201,20 +290,8 @@ def center_distances(block, centers):
     -------
     distances : tensor (m, k), float64
     """
-    squared_norms = block.squared_norms
-    squares = block.products(centers.values).mul_(-2).add_(centers.squared_norms)
-    squares.add_(squared_norms[:, None])
-    allowance = centers.rounding(block.squared_magnitudes.sqrt())
-    small = squares <= (allowance / DISTANCE_ERROR)[:, None]
-    index = small.any(1).nonzero()[:, 0]
-    # In parts, for rows of a sparse block are made dense here.
-    for part in index.split(rows_per_block(centers.values.shape[1])):
-        place, column = small[part].nonzero(as_tuple=True)
-        squares[part[place], column] = pair_distances(
-            block.rows(part), centers.values, place, column
-        )
-    distances = squares.clamp_(min=0).sqrt_()
-    far = torch.isfinite(squared_norms).logical_not_().nonzero()[:, 0]
+    distances = squared_distances(block, centers).sqrt_()
+    far = torch.isfinite(block.squared_norms).logical_not_().nonzero()[:, 0]
     for index in far:
         # Their squares overflow: in units in which the row has length about 1 the
         # centers are where its own rounding is.

@@ -16,6 +16,8 @@ from sklearn_kmtrf.kernels._blocks import (
     DenseBlock,
     fits_a_block,
     rows_per_block,
+    sums_of_squares,
+    write_tokens_,
 )
 from sklearn_kmtrf.kernels._frame import frame_of_csr, frame_of_dense
 
@@ -60,14 +62,15 @@ class Samples:
         for part in index.split(self.rows_per_block(width)):
             yield part, self.block(part)
 
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        raise NotImplementedError
-
     @cached_property
     def squared_norms(self):
         """Squared length of each sample, (n_samples,), float64."""
         return torch.cat([block.squared_norms for _, block in self.blocks(1)])
+
+    @cached_property
+    def blur(self):
+        """The blur of each sample, see `DenseBlock`, in the dtype of its scores."""
+        return torch.cat([block.blur for _, block in self.blocks(1)])
 
     @cached_property
     def mean(self):
@@ -96,27 +99,41 @@ class DenseSamples(Samples):
     """
 
     def __init__(self, X, frame, device, keep):
-        super().__init__(X, frame, device)
+        super().__init__(np.asarray(X), frame, device)
         if fits_a_block(X.size):
             self.whole = self.rows(slice(None))
-        self._tokens = self._make_tokens() if keep and self.whole is None else None
+        self._keep = keep
 
-    def _make_tokens(self):
-        """Tokens and squared lengths of all rows."""
+    @cached_property
+    def _read(self):
+        """Tokens, squared lengths and mean of all rows, from one pass over X."""
         tokens = torch.empty(
             (self.n_samples, self.n_features + 2),
             dtype=DenseBlock.dtype,
             device=self.device,
         )
-        self.squared_norms = torch.empty(
-            self.n_samples, dtype=torch.float64, device=self.device
-        )
-        step = self.rows_per_block(1)
+        norms = tokens.new_empty(self.n_samples, dtype=torch.float64)
+        total = tokens.new_zeros(self.n_features, dtype=torch.float64)
+        step = self.rows_per_block(self.n_features)
         for start in range(0, self.n_samples, step):
             rows = slice(start, start + step)
-            block = DenseBlock(lambda rows=rows: self.rows(rows))
-            tokens[rows], self.squared_norms[rows] = block.tokens, block.squared_norms
-        return tokens
+            values = self.rows(rows)
+            norms[rows] = sums_of_squares(values)
+            write_tokens_(tokens[rows], values, norms[rows])
+            total += values.sum(0)
+        return tokens, norms, total / self.n_samples
+
+    @cached_property
+    def squared_norms(self):
+        """Squared length of each sample, (n_samples,), float64."""
+        return self._read[1] if self._keep else super().squared_norms
+
+    @cached_property
+    def mean(self):
+        """Mean of the samples in the frame, weights aside, (n_features,), float64."""
+        if self.whole is not None:
+            return self.whole.mean(0)
+        return self._read[2] if self._keep else super().mean
 
     def rows_per_block(self, width):
         """Rows of a block when each needs `width` numbers beside its own."""
@@ -124,22 +141,34 @@ class DenseSamples(Samples):
 
     def block(self, rows):
         """The block of a slice or an index tensor."""
+        return DenseBlock(self, rows)
 
-        def make_values():
-            return self.rows(rows)
+    @property
+    def keeps_norms(self):
+        """Whether squared lengths are known without reading X."""
+        return self._keep or "squared_norms" in vars(self)
 
-        if self._tokens is None:
-            return DenseBlock(make_values)
-        return DenseBlock(make_values, self._tokens[rows], self.squared_norms[rows])
+    def tokens_of(self, rows):
+        """Tokens of a slice or an index tensor if they are kept, else None."""
+        return self._read[0][rows] if self._keep else None
 
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
+    def rows(self, indices, columns=None):
+        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64.
+
+        Only some columns of them where those are given.
+        """
+        if columns is not None:
+            return self.rows(indices)[:, columns]
         if self.whole is not None:
             return self.whole[indices]
-        if isinstance(indices, torch.Tensor):
-            indices = indices.cpu().numpy()
         # A copy in float64 and C order: X itself is neither aliased nor written.
-        values = np.array(self.X[indices], dtype=np.float64, order="C")
+        if isinstance(indices, slice):
+            values = np.array(self.X[indices], dtype=np.float64, order="C")
+        else:
+            if isinstance(indices, torch.Tensor):
+                indices = indices.cpu().numpy()
+            values = np.take(self.X, indices, axis=0)
+            values = values.astype(np.float64, order="C", copy=False)
         return self.frame.enter_(torch.from_numpy(values).to(self.device))
 
 
@@ -158,6 +187,9 @@ class CSRSamples(Samples):
 
     def block(self, rows):
         """The block of a slice or an index tensor."""
+        norms = None
+        if "squared_norms" in vars(self):
+            norms = self.squared_norms[rows]
         if isinstance(rows, slice):
             indptr = self.X.indptr[rows.start : rows.stop + 1]
             stored = slice(indptr[0], indptr[-1])
@@ -165,21 +197,34 @@ class CSRSamples(Samples):
         else:
             some = self.X[rows.cpu().numpy()]
             indptr, indices, values = some.indptr, some.indices, some.data
-        values = np.array(values, dtype=np.float64)
-        parts = (
-            # Within a block 32 bits are enough, whatever the matrix came with.
-            np.asarray(indptr - indptr[0], dtype=np.int32),
-            np.array(indices, dtype=np.int32),
-            values if self.frame.scale == 1 else values * self.frame.scale,
+        if self.frame.scale != 1:
+            values = values * self.frame.scale
+        # Within a block 32 bits are enough, whatever the matrix came with.
+        tensors = (
+            torch.from_numpy(_writeable(part, dtype)).to(self.device)
+            for part, dtype in (
+                (indptr - indptr[0], np.int32),
+                (indices, np.int32),
+                (values, np.float64),
+            )
         )
-        tensors = (torch.from_numpy(part).to(self.device) for part in parts)
-        return CSRBlock(*tensors, self._offset, self.n_features)
+        return CSRBlock(*tensors, self._offset, self.n_features, norms)
 
-    def rows(self, indices):
-        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64."""
-        rows = self.X[np.asarray(indices)].toarray()
-        values = torch.from_numpy(self.frame.enter(rows))
-        return values.to(self.device)
+    def rows(self, indices, columns=None):
+        """Rows by index, dense, in the frame: a tensor (len(indices), d), float64.
+
+        Only some columns of them where those are given.
+        """
+        indices = torch.as_tensor(indices)
+        block = self.block(indices)
+        every = torch.arange(len(indices), device=self.device)
+        return block.rows(every, columns)
+
+
+def _writeable(array, dtype):
+    """The array itself if it has the type and torch takes it without a warning."""
+    array = np.asarray(array, dtype=dtype)
+    return array if array.flags.writeable else array.copy()
 
 
 def samples_of(X, device, frame=None, *, keep=None):

@@ -11,16 +11,23 @@ scores L of :mod:`sklearn_kmtrf.kernels._nearest`, which for dense samples are f
     |x - c|^2 <= L <= (1 + 4 h) |x - c|^2 + 6 h |x|^2.
 
 With R = (1 + 4 h) D + 7 h |x|^2, which is kept beside D, only samples with L < R can
-come nearer to a center, and sum w min(L, R) exceeds the potential by at most
-4 h times itself and 7 h sum w |x|^2. Where that leaves more than one candidate they are
-compared by their exact gains, on the samples with L < R alone.
+come nearer to a center, and there
+
+    max(0, D - |x - c|^2) <= R - L <= max(0, D - |x - c|^2) + R - D.
+
+So candidates are ordered by sum w min(L, R), as far as these sums differ by more than
+sum w (R - D) over the samples with L < R. Those which do not are compared by their
+exact gains, on these samples alone.
 """
+
+import math
 
 import numpy as np
 import torch
 
+from sklearn_kmtrf.kernels._accumulators import total
 from sklearn_kmtrf.kernels._blocks import inflation
-from sklearn_kmtrf.kernels._nearest import Centers
+from sklearn_kmtrf.kernels._nearest import Centers, squared_distances
 from sklearn_kmtrf.kernels._small import SmallPotential, is_small
 
 
@@ -53,10 +60,9 @@ def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
     potential = kind(samples, weights, first)
     indices = [first]
     while len(indices) < n_clusters:
-        value = potential.value()
-        draws = random_state.uniform(size=n_trials) * value
+        draws = random_state.uniform(size=n_trials)
         candidates = choose.by_distance(potential.closest, draws)
-        indices.append(candidates[potential.add_best(candidates, value)])
+        indices.append(candidates[potential.add_best(candidates)])
     return np.array(indices)
 
 
@@ -69,14 +75,41 @@ class _WeightedChoice:
         self.positive = np.flatnonzero(weights) if has_none else None
 
     def first(self, random_state):
-        """One sample, by weight."""
-        weights = np.ones(self.n_samples) if self.weights is None else self.weights
-        return random_state.choice(self.n_samples, p=weights / weights.sum())
+        """One sample, by weight: what ``random_state.choice`` draws."""
+        n_samples = self.n_samples
+        if self.weights is not None:
+            return random_state.choice(n_samples, p=self.weights / self.weights.sum())
+        # The cumulated shares i / n that a draw is looked up in are off by rounding.
+        draw = random_state.random_sample()
+        place = draw * n_samples
+        if abs(place - round(place)) > 4 * np.finfo(float).eps * n_samples**2:
+            return int(place)
+        shares = np.full(n_samples, 1 / n_samples).cumsum()
+        return int(np.searchsorted(shares / shares[-1], draw, side="right"))
 
     def by_distance(self, closest, draws):
-        """Samples at which the cumulated weighted distance passes the draws."""
+        """Samples at which the cumulated weighted distance passes some shares of it.
+
+        Parameters
+        ----------
+        closest : ndarray (n_samples,)
+            Squared distances.
+
+        draws : ndarray (c,)
+            In [0, 1).
+        """
         mass = closest if self.weights is None else self.weights * closest
-        found = np.searchsorted(np.cumsum(mass), draws)
+        # Cumulated in two steps, for most of the sums are not needed one by one.
+        width = max(1, math.isqrt(self.n_samples))
+        starts = np.arange(0, self.n_samples, width)
+        cumulated = np.cumsum(np.add.reduceat(mass, starts))
+        draws = draws * cumulated[-1]
+        parts = np.searchsorted(cumulated, draws)
+        found = np.empty(len(draws), dtype=np.int64)
+        for place, part in enumerate(np.minimum(parts, len(starts) - 1)):
+            before = cumulated[part - 1] if part else 0.0
+            inside = np.cumsum(mass[starts[part] :][:width])
+            found[place] = starts[part] + np.searchsorted(inside, draws[place] - before)
         # Rounding may put a draw past the end or on a sample without weight.
         if self.positive is None:
             return np.minimum(found, len(closest) - 1)
@@ -107,101 +140,71 @@ class _Potential:
         self.weights = None
         if weights is not None:
             self.weights = torch.tensor(weights, device=samples.device)
-        spread = samples.squared_norms
-        self.spread = float(spread.sum() if weights is None else spread @ self.weights)
-        self._closest = torch.empty(
-            samples.n_samples, dtype=torch.float64, device=samples.device
-        )
-        self._reach = []
-        center = samples.rows([first])
+        center = Centers(samples.rows([first]))
+        self._closest = torch.empty_like(samples.squared_norms)
         for rows, block in samples.blocks(1):
-            self._closest[rows] = _distances(block, center)
-            self._reach.append(self._reach_of(self._closest[rows], block))
-        self._reach = torch.cat(self._reach)
+            self._closest[rows] = squared_distances(block, center)[:, 0]
+        self._reach = self._reach_of(self._closest, samples.blur)
 
     @property
     def closest(self):
         """D as a NumPy array."""
         return self._closest.cpu().numpy()
 
-    def value(self):
-        """The potential: weighted sum of D."""
-        closest = self.closest
-        weights = None if self.weights is None else self.weights.cpu().numpy()
-        return closest.sum() if weights is None else closest @ weights
-
-    def _reach_of(self, closest, block):
+    def _reach_of(self, closest, blur):
         """R of some rows, rounded up, in the dtype of their scores."""
-        h = inflation(self.samples.n_features, block.dtype)
-        scaled = closest * ((1 + 4 * h) * (1 + 2 * torch.finfo(block.dtype).eps))
-        return scaled.to(block.dtype) + block.blur
+        h = inflation(self.samples.n_features, blur.dtype)
+        scaled = closest * ((1 + 4 * h) * (1 + 2 * torch.finfo(blur.dtype).eps))
+        return scaled.to(blur.dtype).add_(blur)
 
-    def add_best(self, candidates, value):
+    def add_best(self, candidates):
         """Choose the candidate that leaves the least potential; returns its place.
 
         Parameters
         ----------
         candidates : ndarray (c,)
             Indices of samples.
-
-        value : float
-            The potential now.
         """
         centers = Centers(self.samples.rows(candidates))
         estimates = np.zeros(len(candidates))
-        # Which candidates each sample may be closer to, (c, n).
-        near = torch.empty(
-            (len(candidates), self.samples.n_samples),
-            dtype=torch.bool,
-            device=self.samples.device,
-        )
+        # What is left of R with each candidate, (c, n).
+        left = self._reach.new_empty((len(candidates), self.samples.n_samples))
         for rows, block in self.samples.blocks(len(candidates)):
-            scores, reach = block.scores(centers), self._reach[rows]
-            torch.lt(scores, reach, out=near[:, rows])
-            left = torch.minimum(scores, reach, out=scores)
+            least = torch.minimum(
+                block.scores(centers), self._reach[rows], out=left[:, rows]
+            )
             if self.weights is not None:
-                left = left * self.weights[rows]
-            estimates += left.sum(1, dtype=torch.float64).cpu().numpy()
-        h = inflation(self.samples.n_features, block.dtype)
-        most = estimates.min()
-        error = (4 * h + 8 * torch.finfo(block.dtype).eps) * most + 8 * h * self.spread
-        rivals = np.flatnonzero(estimates <= most + error)
-        gains, distances = {}, {}
-        for place in rivals:
-            index = near[place].nonzero()[:, 0]
-            distances[place] = index, self._distances_to(index, centers.values[place])
-            gains[place] = self._gain(*distances[place])
-        best = max(rivals, key=lambda place: (gains[place], -place))
-        self._lower(*distances[best])
+                least = least * self.weights[rows]
+            estimates += least.sum(1, dtype=torch.float64).cpu().numpy()
+        best = int(estimates.argmin())
+        index = (left[best] < self._reach).nonzero()[:, 0]
+        excess = self._reach[index].double() - self._closest[index]
+        error = float(total(excess, self._weights_of(index)))
+        rivals = np.flatnonzero(estimates <= estimates[best] * (1 + 2**-40) + error)
+        found = {best: (index, self._lowered(index, centers.values[best]))}
+        if len(rivals) > 1:
+            for place in rivals[rivals != best]:
+                index = (left[place] < self._reach).nonzero()[:, 0]
+                found[place] = index, self._lowered(index, centers.values[place])
+            best = max(rivals, key=lambda place: (self._gain(*found[place]), -place))
+        index, lowered = found[best]
+        self._closest[index] = lowered
+        self._reach[index] = self._reach_of(lowered, self.samples.blur[index])
         return best
 
-    def _distances_to(self, index, center):
-        """Squared distances of some rows to a center, by differences."""
-        distances = [
-            _distances(block, center[None]) for _, block in self.samples.parts(index, 1)
-        ]
-        return torch.cat(distances) if distances else self._closest[:0]
-
-    def _gain(self, index, distances):
-        """What the potential loses on some rows."""
-        saved = (self._closest[index] - distances).clamp_(min=0)
-        if self.weights is not None:
-            saved *= self.weights[index]
-        return float(saved.sum())
-
-    def _lower(self, index, distances):
-        """Bring D, and R with it, down to the distances to a new center."""
-        closer = distances < self._closest[index]
-        index, distances = index[closer], distances[closer]
-        self._closest[index] = distances
+    def _lowered(self, index, center):
+        """D of some rows with one more center."""
+        center, lowered = Centers(center[None]), self._closest[index]
         place = 0
         for part, block in self.samples.parts(index, 1):
-            here = distances[place : place + len(part)]
-            self._reach[part] = self._reach_of(here, block)
+            here = lowered[place : place + len(part)]
+            torch.minimum(here, squared_distances(block, center)[:, 0], out=here)
             place += len(part)
+        return lowered
 
+    def _gain(self, index, lowered):
+        """What the potential loses when D of some rows is lowered."""
+        return float(total(self._closest[index] - lowered, self._weights_of(index)))
 
-def _distances(block, center):
-    """Squared distances of a block's rows to one center (1, d), by differences."""
-    own = torch.zeros_like(block.squared_norms).long()
-    return block.distances_to(center, own)
+    def _weights_of(self, index):
+        return None if self.weights is None else self.weights[index]

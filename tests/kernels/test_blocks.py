@@ -7,6 +7,7 @@ import torch
 
 from sklearn_kmtrf.kernels import _blocks
 from sklearn_kmtrf.kernels._frame import Frame, frame_of_csr, frame_of_dense
+from sklearn_kmtrf.kernels._nearest import Centers
 from sklearn_kmtrf.kernels._samples import is_memory_map, samples_of
 
 CPU = torch.device("cpu")
@@ -44,7 +45,7 @@ def test_blocks_against_numpy(make, frame, dtype, small_blocks):
         seen = rows.stop
         own = torch.from_numpy(labels[rows])
         np.testing.assert_allclose(
-            block.products(torch.from_numpy(centers)),
+            block.products(Centers(torch.from_numpy(centers))),
             framed[rows] @ centers.T,
             atol=1e-12,
         )
@@ -68,7 +69,7 @@ def test_blocks_against_numpy(make, frame, dtype, small_blocks):
     index = torch.tensor([99, 3, 50, 7, 8, 9, 10, 11])
     for part, block in samples.parts(index, 3):
         np.testing.assert_allclose(
-            block.products(torch.from_numpy(centers)),
+            block.products(Centers(torch.from_numpy(centers))),
             framed[part] @ centers.T,
             atol=1e-12,
         )
@@ -95,7 +96,7 @@ def test_a_memory_map_is_not_kept(tmp_path):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     for X in (mapped, mapped[3:, 1:], np.asarray(mapped)):
         assert is_memory_map(X)
-        assert samples_of(X, CPU)._tokens is None
+        assert samples_of(X, CPU)._keep is False
     assert not is_memory_map(data()[3:])
 
 
@@ -112,7 +113,7 @@ def test_empty_rows_and_an_empty_matrix(small_blocks):
     samples = samples_of(X, CPU)
     centers = torch.ones(2, 7, dtype=torch.float64)
     for rows, block in samples.blocks(2):
-        assert (block.products(centers) == 0).all()
+        assert (block.products(Centers(centers)) == 0).all()
         assert (block.squared_norms == 0).all()
         own = torch.zeros(rows.stop - rows.start, dtype=torch.int64)
         assert (block.distances_to(centers, own) == 7).all()

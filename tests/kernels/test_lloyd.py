@@ -6,11 +6,12 @@ import scipy.sparse as sp
 import torch
 from sklearn.cluster import kmeans_plusplus
 
-from sklearn_kmtrf.kernels import _blocks, _small
-from sklearn_kmtrf.kernels._accumulators import CenterSums
-from sklearn_kmtrf.kernels._assignment import Assignment, sums_by_label
+from sklearn_kmtrf.kernels import _assignment, _blocks, _small
+from sklearn_kmtrf.kernels._accumulators import CenterSums, sums_by_label
+from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._lloyd import lloyd
+from sklearn_kmtrf.kernels._nearest import two_nearest
 from sklearn_kmtrf.kernels._samples import samples_of
 from sklearn_kmtrf.kernels._seeding import greedy_kmeans_plusplus
 from sklearn_kmtrf.kernels._small import SmallAssignment
@@ -139,12 +140,12 @@ def test_bounds_spare_most_rows_when_centers_hardly_move(monkeypatch):
     centers = torch.from_numpy(X[:7].copy())
     assignment.move_to(centers)
     seen = []
-    score = assignment._score
-    monkeypatch.setattr(
-        assignment,
-        "_score",
-        lambda rows, *rest: (seen.append(len(rows)), score(rows, *rest))[1],
-    )
+
+    def counted(block, centers):
+        seen.append(len(block.tokens))
+        return two_nearest(block, centers)
+
+    monkeypatch.setattr(_assignment, "two_nearest", counted)
     assignment.move_to(centers + 1e-3)
     assert 0 < sum(seen) < 0.02 * len(X)
 

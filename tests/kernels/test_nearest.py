@@ -13,6 +13,7 @@ from sklearn_kmtrf.kernels._nearest import (
     nearest_centers,
     pair_distances,
     slack_of,
+    two_nearest,
 )
 from sklearn_kmtrf.kernels._samples import samples_of
 
@@ -28,7 +29,7 @@ def labels_of(samples, centers):
     """Labels of all samples."""
     prepared = Centers(torch.from_numpy(centers))
     return np.concatenate(
-        [nearest_centers(b, prepared).labels for _, b in samples.blocks(len(centers))]
+        [nearest_centers(b, prepared) for _, b in samples.blocks(len(centers))]
     )
 
 
@@ -37,7 +38,7 @@ def bounds_of(samples, centers):
     prepared = Centers(torch.from_numpy(centers))
     parts = []
     for _, block in samples.blocks(len(centers)):
-        nearest = nearest_centers(block, prepared)
+        nearest = two_nearest(block, prepared)
         slack = slack_of(nearest, block, prepared)
         parts.append((nearest.distances, nearest.seconds, block.blur, slack))
     return [torch.cat(part).double().numpy() for part in zip(*parts, strict=True)]
