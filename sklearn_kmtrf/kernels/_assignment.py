@@ -118,13 +118,17 @@ class Assignment:
         ----------
         parts : iterable of pairs of rows and their block
         """
-        centers, spent = Centers(self.centers), self._spent.float()
+        centers = Centers(self.centers)
+        spent = self._spent.float() if self._spent.any() else None
         undecided = []
         for rows, block in parts:
             nearest = two_nearest(block, centers)
             self.labels[rows] = nearest.labels
-            runs_out = slack_of(nearest, block, centers) + spent[nearest.labels]
-            self._runs_out[rows] = runs_out.sub_(_SAFETY * runs_out.abs())
+            runs_out = slack_of(nearest, block, centers)
+            if spent is not None:
+                runs_out += spent[nearest.labels]
+                runs_out.sub_(_SAFETY * runs_out.abs())
+            self._runs_out[rows] = runs_out
             if len(nearest.undecided):
                 index = nearest.undecided
                 index = index + rows.start if isinstance(rows, slice) else rows[index]

@@ -168,7 +168,10 @@ def two_nearest(block, centers):
     h = inflation(centers.values.shape[1], scores.dtype)
     reach = torch.add(block.blur, best, alpha=(1 + packing) ** 4 * (1 + 4 * h))
     # Not "second <= reach": scores that overflowed are undecided too.
-    undecided = (second > reach).logical_not_().nonzero()[:, 0]
+    certain = second > reach
+    if certain.all():
+        return Nearest(labels, best, second, labels[:0], certain[:0, None])
+    undecided = certain.logical_not_().nonzero()[:, 0]
     near = (scores[:, undecided] > reach[undecided]).logical_not_().T
     return Nearest(labels, best, second, undecided, near)
 
@@ -207,17 +210,22 @@ def slack_of(nearest, block, centers):
     In distance, not squared, float32: s_a <= L_a (1 + q) and
     (1 + 4 h) s_j >= L_j (1 - q) - 6 h |x|^2 for all others. Not positive for rows that
     had to be compared directly.
+
+    What is computed below rounds six times at most before a root, and once after it:
+    with 16 units less under the one root and 16 more under the other the difference is
+    no more than it should be.
     """
     eps = torch.finfo(nearest.distances.dtype).eps
     packing = (centers.index_mask + 1) * eps
     h = inflation(centers.values.shape[1], nearest.distances.dtype)
-    least = nearest.seconds * ((1 - packing) / (1 + 4 * h)) - block.blur
-    least = least.clamp_(min=0).sqrt_()
-    most = (nearest.distances * (1 + packing)).sqrt_()
-    # The roundings of all this are a few units in the last place of either root.
-    slack = (least - most).float()
-    size = (least.clamp(max=2.0**100) + most).float()
-    return slack.sub_(4 * torch.finfo(torch.float32).eps * size)
+    lower = (1 - packing) / (1 + 4 * h) * (1 - 16 * eps)
+    least = nearest.seconds.mul(lower).sub_(block.blur).clamp_(min=0).sqrt_()
+    most = nearest.distances.mul((1 + packing) * (1 + 16 * eps)).sqrt_()
+    slack = least.sub_(most)
+    if slack.dtype == torch.float32:
+        return slack
+    # Towards zero by more than the conversion may round.
+    return slack.mul_(1 - 2.0**-20).float()
 
 
 def _two_smallest(scores, centers):
