@@ -12,13 +12,9 @@ exact: samples at equal distances stay at equal distances.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 # Bits of the shift below the spread of a feature.
 _SHIFT_BITS = 10
-
-# Values of so many bits above or below one have squares that are far from either end.
-_SAFE_BITS = 200
 
 
 @dataclass(frozen=True)
@@ -52,21 +48,21 @@ class Frame:
         Returns
         -------
         values : ndarray of the same shape, float64
+            New, in C order.
         """
-        values = np.asarray(values, dtype=np.float64)
+        how = {"dtype": np.float64, "order": "C"}
         # Each order of the two steps is safe where the other one is not: huge values
         # overflow in the subtraction, tiny ones would lose bits in the product.
-        if self.scale < 1:
-            return values * self.scale - self.offset
-        return (values - self.shift) * self.scale
-
-    def enter_(self, values):
-        """The same for a float64 tensor that nobody else uses, in place."""
-        shift = torch.tensor(self.shift, device=values.device)
-        if self.scale < 1:
-            return values.mul_(self.scale).sub_(shift * self.scale)
-        values.sub_(shift)
-        return values if self.scale == 1 else values.mul_(self.scale)
+        # Rows far beyond the training data may overflow, which `_nearest` sees.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.scale < 1:
+                values = np.multiply(values, self.scale, **how)
+                values -= self.offset
+                return values
+            values = np.subtract(values, self.shift, **how)
+            if self.scale > 1:
+                values *= self.scale
+            return values
 
     def leave(self, values):
         """Values of the frame in the units of the user; inverts `enter`."""
@@ -125,14 +121,9 @@ def _by_column(reduce, block, **options):
 
 
 def frame_of_csr(X):
-    """The frame of a CSR matrix: not shifted, since zeros must stay zeros.
-
-    Scaled only where squares would overflow or underflow, so that other matrices are
-    used as they are stored.
-    """
-    scale = _safe_scale(float(np.abs(X.data).max(initial=0.0)))
-    safe = 2.0**-_SAFE_BITS < scale < 2.0**_SAFE_BITS
-    return Frame(np.zeros(X.shape[1]), 1.0 if safe else scale)
+    """The frame of a CSR matrix: not shifted, since zeros must stay zeros."""
+    reach = np.abs(X.data).max(initial=0.0)
+    return Frame(np.zeros(X.shape[1]), _safe_scale(float(reach)))
 
 
 def _round_to_spread(mean, low, high):
@@ -151,8 +142,12 @@ def _round_to_spread(mean, low, high):
 
 
 def _safe_scale(reach):
-    """The power of two that brings numbers up to `reach` into [1/2, 1)."""
-    if reach == 0:
+    """One, or the power of two that brings numbers up to `reach` into [1/2, 1).
+
+    One where squares of such numbers, and of far smaller ones, are well inside the
+    range of float32.
+    """
+    if reach == 0 or 2.0**-10 <= reach <= 2.0**40:
         return 1.0
     exponent = int(np.clip(-np.frexp(reach)[1], -1000, 1000))
     return float(np.ldexp(1.0, exponent))

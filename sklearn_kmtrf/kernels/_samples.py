@@ -126,6 +126,8 @@ class DenseSamples(Samples):
     @cached_property
     def squared_norms(self):
         """Squared length of each sample, (n_samples,), float64."""
+        if self.whole is not None:
+            return sums_of_squares(self.whole)
         return self._read[1] if self._keep else super().squared_norms
 
     @cached_property
@@ -161,15 +163,13 @@ class DenseSamples(Samples):
             return self.rows(indices)[:, columns]
         if self.whole is not None:
             return self.whole[indices]
-        # A copy in float64 and C order: X itself is neither aliased nor written.
         if isinstance(indices, slice):
-            values = np.array(self.X[indices], dtype=np.float64, order="C")
+            values = self.X[indices]
         else:
             if isinstance(indices, torch.Tensor):
                 indices = indices.cpu().numpy()
             values = np.take(self.X, indices, axis=0)
-            values = values.astype(np.float64, order="C", copy=False)
-        return self.frame.enter_(torch.from_numpy(values).to(self.device))
+        return torch.from_numpy(self.frame.enter(values)).to(self.device)
 
 
 class CSRSamples(Samples):

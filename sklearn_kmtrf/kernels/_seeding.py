@@ -99,7 +99,14 @@ class _WeightedChoice:
             In [0, 1).
         """
         mass = closest if self.weights is None else self.weights * closest
-        # Cumulated in two steps, for most of the sums are not needed one by one.
+        return self._with_weight(self._where_cumulated(mass, draws))
+
+    def _where_cumulated(self, mass, draws):
+        """Where the cumulated mass passes some shares of it."""
+        if self.n_samples <= 2**12:
+            cumulated = np.cumsum(mass)
+            return np.searchsorted(cumulated, draws * cumulated[-1])
+        # In two steps, for most of the sums are not needed one by one.
         width = max(1, math.isqrt(self.n_samples))
         starts = np.arange(0, self.n_samples, width)
         cumulated = np.cumsum(np.add.reduceat(mass, starts))
@@ -110,9 +117,12 @@ class _WeightedChoice:
             before = cumulated[part - 1] if part else 0.0
             inside = np.cumsum(mass[starts[part] :][:width])
             found[place] = starts[part] + np.searchsorted(inside, draws[place] - before)
-        # Rounding may put a draw past the end or on a sample without weight.
+        return found
+
+    def _with_weight(self, found):
+        """Samples that rounding put past the end, or on one without weight."""
         if self.positive is None:
-            return np.minimum(found, len(closest) - 1)
+            return np.minimum(found, self.n_samples - 1)
         place = np.searchsorted(self.positive, found)
         return self.positive[np.minimum(place, len(self.positive) - 1)]
 

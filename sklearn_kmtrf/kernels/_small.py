@@ -89,7 +89,7 @@ class SmallAssignment(Assignment):
         if before is None:
             changed = np.arange(codes.shape[1])
         else:
-            changed = np.flatnonzero((codes != before).any(0))
+            changed = np.flatnonzero((codes > before).any(0))
         if len(changed) > _MOST_CHANGED * codes.shape[1]:
             self._sums = _product(codes.astype(np.float64), self._summands)
         elif len(changed):
@@ -111,7 +111,9 @@ class SmallAssignment(Assignment):
         """Which centers are nearest to each sample as far as scores tell, (k, n)."""
         values = centers.numpy()
         squares = np.einsum("kd,kd->k", values, values)
-        queries = np.column_stack([-2 * values, squares])
+        queries = np.empty((len(values), values.shape[1] + 1))
+        np.multiply(values, -2, out=queries[:, :-1])
+        queries[:, -1] = squares
         scores = _product(queries, self._tokens.T)
         best = scores.min(0)
         self._saved = float(self._summands[:, -2] @ best)
