@@ -96,8 +96,10 @@ class DenseBlock:
 
     @property
     def squared_magnitudes(self):
-        """Squared length that bounds the rounding of the row's scores, (m,)."""
-        return self.squared_norms
+        """Squared length that bounds the rounding of the row's products, (m,)."""
+        if not self._samples.is_near_origin:
+            return self.squared_norms
+        return 2 * (self.squared_norms + self._samples.offset.square().sum())
 
     @cached_property
     def blur(self):
@@ -113,7 +115,15 @@ class DenseBlock:
 
     def products(self, centers):
         """Inner products with `Centers`, shape (m, k), float64."""
-        return product(self.values, centers.values.T)
+        samples, place = self._samples, self._place
+        if not samples.is_near_origin:
+            return product(self.values, centers.values.T)
+        if isinstance(place, slice):
+            rows = samples.X[place]
+        else:
+            rows = np.take(samples.X, place.numpy(), axis=0)
+        products = np.matmul(rows, centers.columns.numpy())
+        return torch.from_numpy(products).sub_(centers.values @ samples.offset)
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""

@@ -145,6 +145,26 @@ class DenseSamples(Samples):
         """The block of a slice or an index tensor."""
         return DenseBlock(self, rows)
 
+    @cached_property
+    def is_near_origin(self):
+        """Whether products with X as it is keep their digits.
+
+        ``(x - shift).c`` is then ``x.c - shift.c``, and no row need be copied.
+        """
+        plain = self.frame.scale == 1 and self.X.dtype == np.float64
+        if not (plain and self._keep and self.whole is None):
+            return False
+        if self.device.type != "cpu" or not self.X.flags.c_contiguous:
+            return False
+        return float(self.offset.square().sum()) <= 16 * float(
+            self.squared_norms.mean()
+        )
+
+    @cached_property
+    def offset(self):
+        """The shift as a tensor (n_features,)."""
+        return torch.tensor(self.frame.offset, device=self.device)
+
     @property
     def keeps_norms(self):
         """Whether squared lengths are known without reading X."""

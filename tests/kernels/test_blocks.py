@@ -28,7 +28,9 @@ def data(dtype=np.float64):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "frame", [Frame(np.zeros(7)), SHIFTED], ids=["plain", "shifted"]
+    "frame",
+    [Frame(np.zeros(7)), Frame(np.full(7, 0.5)), SHIFTED],
+    ids=["plain", "near", "shifted"],
 )
 @pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, sp.csr_array])
 def test_blocks_against_numpy(make, frame, dtype, small_blocks):
