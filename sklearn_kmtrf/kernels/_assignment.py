@@ -18,6 +18,7 @@ import torch
 from sklearn_kmtrf.kernels._accumulators import sums_by_label, total
 from sklearn_kmtrf.kernels._blocks import fits_a_block
 from sklearn_kmtrf.kernels._nearest import Centers, decide, slack_of, two_nearest
+from sklearn_kmtrf.kernels._select import pick, put_, where
 from sklearn_kmtrf.kernels._update import CANCELLED, update
 
 # Sums are made anew when more than this share of the labels changed.
@@ -69,8 +70,7 @@ class Assignment:
         if torch.equal(centers, self.centers):
             return 0
         self._spend(centers)
-        safe = self._runs_out > self._spent.float()[self.labels]
-        active = safe.logical_not_().nonzero()[:, 0]
+        active = self._unsafe()
         share = _most_active(len(centers), self.samples.n_features)
         if len(active) > share * self.samples.n_samples:
             self._spent.zero_()
@@ -78,13 +78,13 @@ class Assignment:
             before = self.labels.clone()
         else:
             parts = self.samples.parts(active, len(centers))
-            before = self.labels[active]
+            before = pick(self.labels, active)
         self._score(parts)
         # Found at the end, not block by block: small tensors that outlive the large
         # ones made between them keep the allocator from using their memory again.
-        changed = (self.labels[active] != before).nonzero()[:, 0]
-        index = changed if isinstance(active, slice) else active[changed]
-        self._update_sums(index, before[changed])
+        changed = where(pick(self.labels, active) != before)
+        index = changed if isinstance(active, slice) else pick(active, changed)
+        self._update_sums(index, pick(before, changed))
         return len(index)
 
     def _assign_all(self, centers):
@@ -98,7 +98,7 @@ class Assignment:
         self.sums = sums_by_label(self.samples, self.weights, self.labels, centers)
 
     def _weights_of(self, rows):
-        return None if self.weights is None else self.weights[rows]
+        return None if self.weights is None else pick(self.weights, rows)
 
     def _spend(self, centers):
         """Charge the movement to new centers to every slack."""
@@ -110,6 +110,13 @@ class Assignment:
         if len(moved) > 1:
             others[farthest] = moved.topk(2).values[1]
         self._spent += (moved + others) * (1 + _SAFETY)
+
+    def _unsafe(self):
+        """Index of the samples whose slack has run out."""
+        spent = self._spent.float()
+        index = where(self._runs_out <= spent.max())
+        own = pick(spent, pick(self.labels, index))
+        return pick(index, where(pick(self._runs_out, index) <= own))
 
     def _score(self, parts):
         """Score some rows anew: labels, and when their slack runs out.
@@ -123,12 +130,12 @@ class Assignment:
         undecided = []
         for rows, block in parts:
             nearest = two_nearest(block, centers)
-            self.labels[rows] = nearest.labels
+            put_(self.labels, rows, nearest.labels)
             runs_out = slack_of(nearest, block, centers)
             if spent is not None:
-                runs_out += spent[nearest.labels]
+                runs_out += pick(spent, nearest.labels)
                 runs_out.sub_(_SAFETY * runs_out.abs())
-            self._runs_out[rows] = runs_out
+            put_(self._runs_out, rows, runs_out)
             if len(nearest.undecided):
                 index = nearest.undecided
                 index = index + rows.start if isinstance(rows, slice) else rows[index]
@@ -155,7 +162,7 @@ class Assignment:
         place = 0
         for part, block in self.samples.parts(index, 1):
             weights = self._weights_of(part)
-            self.sums.add_(block, self.labels[part], weights)
+            self.sums.add_(block, pick(self.labels, part), weights)
             from_labels = old[place : place + len(part)]
             self.sums.add_(block, from_labels, weights, sign=-1)
             place += len(part)

@@ -13,6 +13,8 @@ from functools import cache, cached_property
 import numpy as np
 import torch
 
+from sklearn_kmtrf.kernels._select import pick, where
+
 # Numbers in one block and its scores: they stay in a core's cache between the steps of
 # an iteration.
 BLOCK_ELEMENTS = 2**18
@@ -91,7 +93,7 @@ class DenseBlock:
     def squared_norms(self):
         """Squared length of each row, shape (m,), float64."""
         if self._samples.keeps_norms:
-            return self._samples.squared_norms[self._place]
+            return pick(self._samples.squared_norms, self._place)
         return sums_of_squares(self.values)
 
     @property
@@ -127,7 +129,7 @@ class DenseBlock:
 
     def distances_to(self, centers, labels):
         """Squared distance of each row to the center of its label, shape (m,)."""
-        return sums_of_squares(self.values - centers[labels])
+        return sums_of_squares(self.values - pick(centers, labels))
 
     def rows(self, indices, columns=None):
         """Rows by their number within the block, (len(indices), d), float64.
@@ -238,7 +240,7 @@ class CSRBlock:
         distances = self._sums_of_rows(self.values * (self.values - 2 * own)) + norms
         # Rows that lie on their center but for rounding are worth being made dense.
         small = distances <= 1e-10 * (norms + self._stored_squared_norms)
-        index = small.nonzero()[:, 0]
+        index = where(small)
         step = rows_per_block(self.shape[1])
         for part in index.split(step):
             rows = (

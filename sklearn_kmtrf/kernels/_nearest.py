@@ -36,6 +36,7 @@ from typing import NamedTuple
 import torch
 
 from sklearn_kmtrf.kernels._blocks import BLOCK_ELEMENTS, inflation, rows_per_block
+from sklearn_kmtrf.kernels._select import where
 
 # Relative error of the squares of distances in their expanded form; smaller ones that
 # it would not leave so exact are computed by differences.
@@ -109,7 +110,7 @@ class Centers:
         differ[0] |= not differ.any()
         if differ.all():
             return self.values, None
-        columns = differ.nonzero()[:, 0]
+        columns = where(differ)
         return self.values[:, columns], columns
 
     @cached_property
@@ -171,7 +172,7 @@ def two_nearest(block, centers):
     certain = second > reach
     if certain.all():
         return Nearest(labels, best, second, labels[:0], certain[:0, None])
-    undecided = certain.logical_not_().nonzero()[:, 0]
+    undecided = where(certain.logical_not_())
     near = (scores[:, undecided] > reach[undecided]).logical_not_().T
     return Nearest(labels, best, second, undecided, near)
 
@@ -273,7 +274,7 @@ def squared_distances(block, centers):
         return squares
     allowance = centers.rounding(magnitudes.sqrt())
     small = squares <= (allowance / DISTANCE_ERROR)[:, None]
-    index = small.any(1).nonzero()[:, 0]
+    index = where(small.any(1))
     # In parts, for rows of a sparse block are made dense here.
     for part in index.split(rows_per_block(centers.values.shape[1])):
         place, column = small[part].nonzero(as_tuple=True)
@@ -299,7 +300,7 @@ def center_distances(block, centers):
     distances : tensor (m, k), float64
     """
     distances = squared_distances(block, centers).sqrt_()
-    far = torch.isfinite(block.squared_norms).logical_not_().nonzero()[:, 0]
+    far = where(torch.isfinite(block.squared_norms).logical_not_())
     for index in far:
         # Their squares overflow: in units in which the row has length about 1 the
         # centers are where its own rounding is.
@@ -361,7 +362,7 @@ def put_smallest_at_label(distances, labels_of):
     smallest = distances.amin(1)
     error = 4 * max(DISTANCE_ERROR, torch.finfo(distances.dtype).eps)
     close = distances <= (smallest * (1 + error))[:, None]
-    index = (close.sum(1) > 1).nonzero()[:, 0]
+    index = where(close.sum(1) > 1)
     if not len(index):
         return
     labels, some = labels_of(index), distances[index]

@@ -20,6 +20,7 @@ from sklearn_kmtrf.kernels._blocks import (
     write_tokens_,
 )
 from sklearn_kmtrf.kernels._frame import frame_of_csr, frame_of_dense
+from sklearn_kmtrf.kernels._select import pick
 
 
 class Samples:
@@ -172,7 +173,7 @@ class DenseSamples(Samples):
 
     def tokens_of(self, rows):
         """Tokens of a slice or an index tensor if they are kept, else None."""
-        return self._read[0][rows] if self._keep else None
+        return pick(self._read[0], rows) if self._keep else None
 
     def rows(self, indices, columns=None):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64.
@@ -182,7 +183,9 @@ class DenseSamples(Samples):
         if columns is not None:
             return self.rows(indices)[:, columns]
         if self.whole is not None:
-            return self.whole[indices]
+            if not isinstance(indices, slice):
+                indices = torch.as_tensor(indices, device=self.device)
+            return pick(self.whole, indices)
         if isinstance(indices, slice):
             values = self.X[indices]
         else:
@@ -209,7 +212,7 @@ class CSRSamples(Samples):
         """The block of a slice or an index tensor."""
         norms = None
         if "squared_norms" in vars(self):
-            norms = self.squared_norms[rows]
+            norms = pick(self.squared_norms, rows)
         if isinstance(rows, slice):
             indptr = self.X.indptr[rows.start : rows.stop + 1]
             stored = slice(indptr[0], indptr[-1])

@@ -28,6 +28,7 @@ import torch
 from sklearn_kmtrf.kernels._accumulators import total
 from sklearn_kmtrf.kernels._blocks import inflation
 from sklearn_kmtrf.kernels._nearest import Centers, squared_distances
+from sklearn_kmtrf.kernels._select import pick, put_, where
 from sklearn_kmtrf.kernels._small import SmallPotential, is_small
 
 
@@ -187,24 +188,25 @@ class _Potential:
                 least = least * self.weights[rows]
             estimates += least.sum(1, dtype=torch.float64).cpu().numpy()
         best = int(estimates.argmin())
-        index = (left[best] < self._reach).nonzero()[:, 0]
-        excess = self._reach[index].double() - self._closest[index]
+        index = where(left[best] < self._reach)
+        excess = pick(self._reach, index) - pick(self._closest, index)
         error = float(total(excess, self._weights_of(index)))
         rivals = np.flatnonzero(estimates <= estimates[best] * (1 + 2**-40) + error)
         found = {best: (index, self._lowered(index, centers.values[best]))}
         if len(rivals) > 1:
             for place in rivals[rivals != best]:
-                index = (left[place] < self._reach).nonzero()[:, 0]
+                index = where(left[place] < self._reach)
                 found[place] = index, self._lowered(index, centers.values[place])
             best = max(rivals, key=lambda place: (self._gain(*found[place]), -place))
         index, lowered = found[best]
-        self._closest[index] = lowered
-        self._reach[index] = self._reach_of(lowered, self.samples.blur[index])
+        put_(self._closest, index, lowered)
+        reach = self._reach_of(lowered, pick(self.samples.blur, index))
+        put_(self._reach, index, reach)
         return best
 
     def _lowered(self, index, center):
         """D of some rows with one more center."""
-        center, lowered = Centers(center[None]), self._closest[index]
+        center, lowered = Centers(center[None]), pick(self._closest, index)
         place = 0
         for part, block in self.samples.parts(index, 1):
             here = lowered[place : place + len(part)]
@@ -214,7 +216,9 @@ class _Potential:
 
     def _gain(self, index, lowered):
         """What the potential loses when D of some rows is lowered."""
-        return float(total(self._closest[index] - lowered, self._weights_of(index)))
+        return float(
+            total(pick(self._closest, index) - lowered, self._weights_of(index))
+        )
 
     def _weights_of(self, index):
-        return None if self.weights is None else self.weights[index]
+        return None if self.weights is None else pick(self.weights, index)

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from sklearn_kmtrf.kernels._accumulators import sums_by_label, total
+from sklearn_kmtrf.kernels._select import where
 
 # A sum of squares that is less than this share of what it is the rest of keeps fewer
 # than eleven digits, and is summed by differences instead.
@@ -54,7 +55,7 @@ def update(assignment):
     else:
         sums, relocated, labels, left = _relocate_empty(assignment, objective)
         new = assignment.means(sums)
-        unfilled = (sums.counts == 0).nonzero()[:, 0]
+        unfilled = where(sums.counts == 0)
         if len(unfilled):
             new[unfilled] = new[sums.mass.argmax()].clone()
     move = new - centers
@@ -92,7 +93,7 @@ def _relocate_empty(assignment, objective):
         Without what they had.
     """
     sums, weights = assignment.sums.copy(), assignment.weights
-    empty = (sums.counts == 0).nonzero()[:, 0]
+    empty = where(sums.counts == 0)
     distances = assignment.distances()
     if weights is not None:
         distances[weights == 0] = -1
