@@ -109,8 +109,9 @@ class BaseTransformerKMeans(
     run, and implements `_run`, one run from given centers. Where it differs from
     k-means in more than the iteration it overrides one of the steps that follow: how
     samples enter the frame (`_samples`), what ends a run (`_tolerance`), where runs
-    begin (`_seeds`) and which are made (`_search`), and what labels, distances and
-    objective are (`_publish`, `_labels_of`, `_distances_of`, `_objective`).
+    begin (`_seeds`, `_origin`) and which are made (`_n_runs`, `_search`), and what
+    labels, distances and objective are (`_publish`, `_labels_of`, `_distances_of`,
+    `_objective`).
     """
 
     _algorithms: tuple
@@ -162,6 +163,14 @@ class BaseTransformerKMeans(
     def _seeds(self, samples, weights, random_state):
         """Indices of the samples that ``init="k-means++"`` begins with."""
         return greedy_kmeans_plusplus(samples, weights, self.n_clusters, random_state)
+
+    def _n_runs(self):
+        """How many runs a fit makes and reports."""
+        return number_of_runs(self)
+
+    def _origin(self, X):
+        """What dense X is centered at for a callable `init`, (n_features,)."""
+        return X.mean(axis=0)
 
     def _labels_of(self, block, centers):
         """Label of each row of a block, a tensor (m,)."""
@@ -235,7 +244,7 @@ class BaseTransformerKMeans(
                     "circuit, whose heads have no sample weights. "
                     "weights='constructed' takes them."
                 )
-            n_runs = number_of_runs(self)
+            n_runs = self._n_runs()
             metadata = None if weights is None else {"sample_weight": sample_weight}
             progress = FitProgress(self, {"X": X, "y": y, "metadata": metadata}, n_runs)
             with torch.inference_mode():
@@ -252,7 +261,7 @@ class BaseTransformerKMeans(
                 search = self._search(problem, starts, progress, n_runs)
                 self._publish_run(problem, search, X.dtype)
             progress.end(lambda: {})
-            n_distinct = len(np.unique(self.labels_))
+            n_distinct = len(np.unique(self.labels_[self.labels_ >= 0]))
             if n_distinct < self.n_clusters:
                 warnings.warn(
                     f"Number of distinct clusters ({n_distinct}) found smaller than "
@@ -305,8 +314,8 @@ class BaseTransformerKMeans(
         self.labels_ = assignment.labels.to(torch.int32).cpu().numpy()
         self.inertia_ = float(problem.objective(assignment.inertia()))
 
-    def _reported_run(self, problem, initial, dtype, progress):
-        """`_run`, with each iteration told to the user."""
+    def _reported_run(self, problem, initial, dtype, progress, run=None):
+        """`_run`, or what is given for it, with each iteration told to the user."""
         report = progress.run(self.max_iter)
         latest = initial
 
@@ -332,9 +341,9 @@ class BaseTransformerKMeans(
                 )
             return stop
 
-        run = self._run(problem, initial, on_iteration)
+        found = (run or self._run)(problem, initial, on_iteration)
         report.end(fitted)
-        return run
+        return found
 
     def _state(self, problem, centers, dtype):
         """Attributes that make predict work, for centers of the frame."""

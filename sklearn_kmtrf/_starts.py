@@ -10,7 +10,7 @@ from sklearn.utils import check_array
 from sklearn_kmtrf._progress import FIT_STACKLEVEL
 
 
-def number_of_runs(estimator, default=10):
+def number_of_runs(estimator, auto=None):
     """The number of starts that `init` and `n_init` ask for.
 
     Parameters
@@ -18,8 +18,9 @@ def number_of_runs(estimator, default=10):
     estimator : estimator
         With parameters `init` and `n_init`.
 
-    default : int
-        Of ``n_init="auto"`` where starts are random.
+    auto : int, default=None
+        What ``n_init="auto"`` is where no centers are given. None: 1 for k-means++,
+        and 10 where starts are random.
 
     Returns
     -------
@@ -28,13 +29,15 @@ def number_of_runs(estimator, default=10):
     init, n_init = estimator.init, estimator.n_init
     given = not isinstance(init, str) and not callable(init)
     if n_init == "auto":
-        return 1 if given or init == "k-means++" else default
+        if given or (auto is None and init == "k-means++"):
+            return 1
+        return auto or 10
     if given and n_init != 1:
         warnings.warn(
             "Explicit initial center position passed: performing only one init in "
             f"{type(estimator).__name__} instead of n_init={n_init}.",
             RuntimeWarning,
-            stacklevel=FIT_STACKLEVEL + 1,
+            stacklevel=FIT_STACKLEVEL + 2,
         )
         return 1
     return n_init
@@ -46,7 +49,7 @@ class Starts:
     Parameters
     ----------
     estimator : estimator
-        With parameters `init` and `n_clusters`, and `_seeds`.
+        With parameters `init` and `n_clusters`, `_seeds` and `_origin`.
 
     X : ndarray or CSR matrix of shape (n_samples, n_features)
         In the units of the user.
@@ -66,6 +69,7 @@ class Starts:
 
     def __init__(self, estimator, X, samples, weights, random_state):
         self.name, self._seeds = type(estimator).__name__, estimator._seeds
+        self._origin = estimator._origin
         self.init, self.n_clusters = estimator.init, estimator.n_clusters
         self.X, self.samples, self.weights = X, samples, weights
         self.random_state = random_state
@@ -110,12 +114,13 @@ class Starts:
         # As in scikit-learn, a callable sees dense data centered. What it returns may
         # be a view of them, and is copied.
         if self._centered is None:
-            self._mean = 0.0 if sp.issparse(self.X) else self.X.mean(axis=0)
-            self._centered = self.X if sp.issparse(self.X) else self.X - self._mean
+            sparse = sp.issparse(self.X)
+            self._shift = 0.0 if sparse else self._origin(self.X)
+            self._centered = self.X if sparse else self.X - self._shift
         centers = self.init(
             self._centered, self.n_clusters, random_state=self.random_state
         )
-        return self.samples.frame.enter(self._checked(centers) + self._mean)
+        return self.samples.frame.enter(self._checked(centers) + self._shift)
 
     def _checked(self, centers):
         """Centers of the user as a new array (k, d), float64."""
