@@ -63,17 +63,23 @@ class Problem:
 
     tolerance : float
         Squared movement of the centers that ends a run, in units of the frame.
+
+    aside : float
+        What samples that were set aside add to the objective, in units of the user
+        but for `weight_unit`.
     """
 
     samples: Samples
     weights: torch.Tensor | None
     weight_unit: float
     tolerance: float = 0.0
+    aside: float = 0.0
 
     def objective(self, values):
         """Objectives of the kernels in the units of the user."""
         with np.errstate(over="ignore", under="ignore"):
-            return self.samples.frame.leave_squared(values) * self.weight_unit
+            values = self.samples.frame.leave_squared(values) + self.aside
+            return values * self.weight_unit
 
 
 class Search(NamedTuple):
@@ -108,10 +114,11 @@ class BaseTransformerKMeans(
     A subclass stores its parameters, names the algorithms of the circuits that it can
     run, and implements `_run`, one run from given centers. Where it differs from
     k-means in more than the iteration it overrides one of the steps that follow: how
-    samples enter the frame (`_samples`), what ends a run (`_tolerance`), where runs
-    begin (`_seeds`, `_origin`) and which are made (`_n_runs`, `_search`), and what
-    labels, distances and objective are (`_publish`, `_labels_of`, `_distances_of`,
-    `_objective`).
+    samples enter the frame (`_samples`) and which of them have a say (`_set_aside`),
+    what ends a run (`_tolerance`), where runs begin (`_seeds`, `_origin`) and which
+    are made (`_n_runs`, `_search`), and what labels, distances and objective are
+    (`_publish`, `_labels_of`, `_distances_of`, `_objective`) and which of them deserve
+    a warning (`_warn`).
     """
 
     _algorithms: tuple
@@ -155,6 +162,24 @@ class BaseTransformerKMeans(
     def _samples(self, X, device, frame=None, keep=None):
         """Samples of validated X: in their own frame, or in a given one."""
         return samples_of(X, device, frame, keep=keep)
+
+    def _set_aside(self, samples, weights):
+        """Weights once samples that can have no say have none, and what those cost.
+
+        Parameters
+        ----------
+        samples : Samples
+
+        weights : ndarray of shape (n_samples,) or None
+
+        Returns
+        -------
+        weights : ndarray of shape (n_samples,) or None
+
+        aside : float
+            As `Problem` keeps it.
+        """
+        return weights, 0.0
 
     def _tolerance(self, samples, weights):
         """Squared movement of the centers, in the frame, that ends a run."""
@@ -249,6 +274,7 @@ class BaseTransformerKMeans(
             progress = FitProgress(self, {"X": X, "y": y, "metadata": metadata}, n_runs)
             with torch.inference_mode():
                 samples = self._samples(X, device)
+                weights, aside = self._set_aside(samples, weights)
                 starts = Starts(
                     self, X, samples, weights, check_random_state(self.random_state)
                 )
@@ -257,20 +283,25 @@ class BaseTransformerKMeans(
                     _tensor_of_weights(weights, device),
                     unit,
                     self._tolerance(samples, weights),
+                    aside,
                 )
                 search = self._search(problem, starts, progress, n_runs)
                 self._publish_run(problem, search, X.dtype)
             progress.end(lambda: {})
-            n_distinct = len(np.unique(self.labels_[self.labels_ >= 0]))
-            if n_distinct < self.n_clusters:
-                warnings.warn(
-                    f"Number of distinct clusters ({n_distinct}) found smaller than "
-                    f"n_clusters ({self.n_clusters}). Possibly due to duplicate points "
-                    "in X.",
-                    ConvergenceWarning,
-                    stacklevel=FIT_STACKLEVEL,
-                )
+            self._warn()
         return self
+
+    def _warn(self):
+        """Warn of what the fit found; called in the body of fit."""
+        n_distinct = len(np.unique(self.labels_[self.labels_ >= 0]))
+        if n_distinct < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({n_distinct}) found smaller than "
+                f"n_clusters ({self.n_clusters}). Possibly due to duplicate points "
+                "in X.",
+                ConvergenceWarning,
+                stacklevel=FIT_STACKLEVEL + 1,
+            )
 
     def _search(self, problem, starts, progress, n_runs):
         """Run from each start; the best run, its start, and all histories."""
@@ -507,8 +538,9 @@ class BaseTransformerKMeans(
         with torch.inference_mode():
             X, samples = self._samples_like_training(X)
             weights, unit = validate_weights(self, sample_weight, X)
+            weights, aside = self._set_aside(samples, weights)
             weights = _tensor_of_weights(weights, samples.device)
-            problem = Problem(samples, weights, unit)
+            problem = Problem(samples, weights, unit, aside=aside)
             objective = self._objective(problem)
         return -float(problem.objective(objective))
 
