@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_kmtrf import TransformerKMeans
+from sklearn_kmtrf.kernels import _small
 
 
 def blobs(n=89, d=3, k=3, seed=0, spread=10.0):
@@ -38,6 +39,7 @@ def partition(labels):
 
 
 def inertia_by_hand(X, centers, labels, weights=None):
+    X = X.toarray() if sp.issparse(X) else X
     squares = ((np.asarray(X, float) - np.asarray(centers, float)[labels]) ** 2).sum(1)
     return float(squares.sum() if weights is None else squares @ weights)
 
@@ -615,6 +617,17 @@ def test_objective_history_beside_far_outliers():
 # Degenerate data
 
 
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_seeding_goes_on_when_no_candidate_is_nearer(store, monkeypatch):
+    # All rows lie on the first centers, and every further one saves nothing.
+    monkeypatch.setattr(_small, "MOST_WORK", 0)
+    X = store(np.arange(125.0)[:, None] % 3)
+    with pytest.warns(ConvergenceWarning, match="Number of distinct clusters"):
+        model = TransformerKMeans(20, random_state=0).fit(X)
+    assert model.inertia_ == 0
+    agrees_with_itself(model, X)
+
+
 def test_fewer_distinct_rows_than_clusters():
     X = np.repeat([[0.0, 0.0], [5.0, 5.0], [9.0, 0.0]], 4, axis=0)
     model = TransformerKMeans(5, random_state=0)
@@ -823,6 +836,7 @@ def test_memory_is_a_few_numbers_per_sample():
     code = """
 import numpy as np, torch
 from sklearn_kmtrf import TransformerKMeans
+from sklearn_kmtrf.kernels import _small
 torch.set_num_threads(1)
 def peak():
     lines = open("/proc/self/status").read().splitlines()
@@ -946,6 +960,7 @@ def test_array_api_dispatch_changes_nothing():
     code = """
 import numpy as np, scipy.sparse as sp, sklearn
 from sklearn_kmtrf import TransformerKMeans
+from sklearn_kmtrf.kernels import _small
 X = np.random.default_rng(0).random((40, 3))
 for data in (X, sp.csr_array(X)):
     with sklearn.config_context(array_api_dispatch=True):

@@ -269,6 +269,8 @@ def squared_distances(block, centers):
     torch.add(block.squared_norms[:, None], squares, alpha=-2, out=squares)
     squares.add_(centers.squared_norms)
     magnitudes = block.squared_magnitudes
+    if not len(magnitudes):
+        return squares
     # First the least for the longest, which is all that most blocks need.
     if squares.amin() > centers.rounding(magnitudes.amax().sqrt()) / DISTANCE_ERROR:
         return squares
@@ -333,11 +335,11 @@ def pair_distances(rows, centers, row, column):
     for start in range(0, len(row), pairs):
         some = slice(start, start + pairs)
         difference = rows[row[some]] - centers[column[some]]
-        distances[some] = _row_sums(difference.square_())
+        distances[some] = row_sums(difference.square_())
     return distances
 
 
-def _row_sums(values):
+def row_sums(values):
     """Sums of the rows of (p, d), in an order that p has no influence on."""
     if len(values) == 1:
         # torch splits the sum of a single long row among its threads; two rows are
@@ -410,7 +412,7 @@ def _pair_gaps(rows, centers, row, column, other):
         x, ours, theirs = rows[row[some]], centers[column[some]], centers[other[some]]
         # In this order: far from the origin the sum of two centers would lose a bit.
         middle = ((ours - x) + (theirs - x)) / 2
-        gaps[some] = _row_sums((ours - theirs) * middle)
+        gaps[some] = row_sums((ours - theirs) * middle)
     return gaps
 
 
