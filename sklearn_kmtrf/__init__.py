@@ -8,7 +8,10 @@ from importlib import import_module
 
 from sklearn_kmtrf._version import __version__
 
-_ESTIMATORS = {"TransformerKMeans": "sklearn_kmtrf._kmeans"}
+_ESTIMATORS = {
+    "SphericalTransformerKMeans": "sklearn_kmtrf._spherical_kmeans",
+    "TransformerKMeans": "sklearn_kmtrf._kmeans",
+}
 
 __all__ = [*sorted(_ESTIMATORS), "__version__"]
 

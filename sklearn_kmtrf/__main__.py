@@ -19,7 +19,10 @@ from sklearn_kmtrf._table import InputError, read_table, write_all, write_labels
 PROGRAM = "python -m sklearn_kmtrf"
 
 # What --estimator accepts: short name -> public class.
-ESTIMATORS = {"kmeans": "TransformerKMeans"}
+ESTIMATORS = {
+    "kmeans": "TransformerKMeans",
+    "spherical": "SphericalTransformerKMeans",
+}
 
 DELIMITER_NAMES = {"comma": ",", "semicolon": ";", "space": " ", "tab": "\t"}
 

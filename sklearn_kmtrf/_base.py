@@ -117,8 +117,8 @@ class BaseTransformerKMeans(
     samples enter the frame (`_samples`) and which of them have a say (`_set_aside`),
     what ends a run (`_tolerance`), where runs begin (`_seeds`, `_origin`) and which
     are made (`_n_runs`, `_search`), and what labels, distances and objective are
-    (`_publish`, `_labels_of`, `_distances_of`, `_objective`) and which of them deserve
-    a warning (`_warn`).
+    (`_publish`, `_nearest_of`, `_labels_of`, `_distances_of`, `_objective`) and which
+    of them deserve a warning (`_warn`).
     """
 
     _algorithms: tuple
@@ -197,9 +197,13 @@ class BaseTransformerKMeans(
         """What dense X is centered at for a callable `init`, (n_features,)."""
         return X.mean(axis=0)
 
+    def _nearest_of(self, block, centers):
+        """Nearest center of each row of a block, a tensor (m,)."""
+        return nearest_centers(block, centers)
+
     def _labels_of(self, block, centers):
         """Label of each row of a block, a tensor (m,)."""
-        return nearest_centers(block, centers)
+        return self._nearest_of(block, centers)
 
     def _distances_of(self, block, centers):
         """Distances of each row of a block to all centers, (m, k), in the frame."""
@@ -508,7 +512,7 @@ class BaseTransformerKMeans(
                 distances = distances.to(dtype)
                 put_smallest_at_label(
                     distances,
-                    lambda index, first=rows.start: nearest_centers(
+                    lambda index, first=rows.start: self._nearest_of(
                         samples.block(index + first), centers
                     ),
                 )

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from sklearn_kmtrf import TransformerKMeans
+from sklearn_kmtrf import SphericalTransformerKMeans, TransformerKMeans
 
 # Some checks cluster fewer distinct rows than there are clusters.
 pytestmark = pytest.mark.filterwarnings(
@@ -20,17 +20,21 @@ SAME_LAW_ONLY = {
 }
 
 
+ESTIMATORS = [TransformerKMeans(), SphericalTransformerKMeans()]
+
+
 @parametrize_with_checks(
-    [TransformerKMeans()], expected_failed_checks=lambda estimator: SAME_LAW_ONLY
+    ESTIMATORS, expected_failed_checks=lambda estimator: SAME_LAW_ONLY
 )
 def test_estimator_checks(estimator, check):
     check(estimator)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-def test_only_the_expected_checks_fail():
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_only_the_expected_checks_fail(estimator):
     results = check_estimator(
-        TransformerKMeans(), expected_failed_checks=SAME_LAW_ONLY, on_fail=None
+        estimator, expected_failed_checks=SAME_LAW_ONLY, on_fail=None
     )
     failed = {r["check_name"] for r in results if r["status"] in ("failed", "xfail")}
     assert failed == set(SAME_LAW_ONLY)

@@ -55,7 +55,7 @@ class CircuitAssignment(Assignment):
         self._found = layout.part(moved, "features").to(centers.dtype) / unit
         before, self.labels = self.labels, torch.cat(labels)
         self.centers = centers
-        self.sums = sums_by_label(self.samples, None, self.labels, centers)
+        self.sums = sums_by_label(self.samples, self.weights, self.labels, centers)
         if before is None:
             return self.samples.n_samples
         return int((before != self.labels).sum())

@@ -34,6 +34,11 @@ class Frame:
     scale: float = 1.0
 
     @property
+    def is_shift(self):
+        """Whether the map is a subtraction and nothing else."""
+        return self.scale == 1
+
+    @property
     def offset(self):
         """The shift in the units of the frame, (n_features,)."""
         return self.shift * self.scale

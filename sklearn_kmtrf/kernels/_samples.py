@@ -152,7 +152,7 @@ class DenseSamples(Samples):
 
         ``(x - shift).c`` is then ``x.c - shift.c``, and no row need be copied.
         """
-        plain = self.frame.scale == 1 and self.X.dtype == np.float64
+        plain = self.frame.is_shift and self.X.dtype == np.float64
         if not (plain and self._keep and self.whole is None):
             return False
         if self.device.type != "cpu" or not self.X.flags.c_contiguous:
@@ -220,8 +220,7 @@ class CSRSamples(Samples):
         else:
             some = self.X[rows.cpu().numpy()]
             indptr, indices, values = some.indptr, some.indices, some.data
-        if self.frame.scale != 1:
-            values = values * self.frame.scale
+        values = self._scaled(values, rows, np.diff(indptr))
         # Within a block 32 bits are enough, whatever the matrix came with.
         tensors = (
             torch.from_numpy(_writeable(part, dtype)).to(self.device)
@@ -232,6 +231,10 @@ class CSRSamples(Samples):
             )
         )
         return CSRBlock(*tensors, self._offset, self.n_features, norms)
+
+    def _scaled(self, values, rows, counts):
+        """Stored values of some rows, `counts` of each, at the scale of the frame."""
+        return values if self.frame.scale == 1 else values * self.frame.scale
 
     def rows(self, indices, columns=None):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64.
@@ -250,7 +253,7 @@ def _writeable(array, dtype):
     return array if array.flags.writeable else array.copy()
 
 
-def samples_of(X, device, frame=None, *, keep=None):
+def samples_of(X, device, frame=None, *, keep=None, sparse=CSRSamples):
     """Samples of an array, in their own frame or in a given one.
 
     Parameters
@@ -267,6 +270,9 @@ def samples_of(X, device, frame=None, *, keep=None):
         Whether dense X may be kept as one float32 copy, for many passes. None: if it
         is not a memory map.
 
+    sparse : type, default=CSRSamples
+        Of the samples of a CSR matrix.
+
     Returns
     -------
     samples : DenseSamples or CSRSamples
@@ -275,7 +281,7 @@ def samples_of(X, device, frame=None, *, keep=None):
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        return CSRSamples(X, frame or frame_of_csr(X), device)
+        return sparse(X, frame or frame_of_csr(X), device)
     if frame is None:
         frame = frame_of_dense(X, rows_per_block(X.shape[1]))
     if keep is None:
