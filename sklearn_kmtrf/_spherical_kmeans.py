@@ -139,8 +139,9 @@ class SphericalTransformerKMeans(BaseTransformerKMeans):
     its own center. With one feature there are two directions; angles must be given as
     cosine and sine.
 
-    Sparse X is never made dense. Memory beyond X is a few numbers per sample and one
-    block of rows. Rows may be as long as 1e200 or as short as 1e-200.
+    Sparse X is never made dense. Memory beyond X is a few numbers per sample, one block
+    of rows, and of sparse X the stored values once more. Rows may be as long as 1e200
+    or as short as 1e-200.
 
     References
     ----------

@@ -220,7 +220,8 @@ class CSRSamples(Samples):
         else:
             some = self.X[rows.cpu().numpy()]
             indptr, indices, values = some.indptr, some.indices, some.data
-        values = self._scaled(values, rows, np.diff(indptr))
+        if self.frame.scale != 1:
+            values = values * self.frame.scale
         # Within a block 32 bits are enough, whatever the matrix came with.
         tensors = (
             torch.from_numpy(_writeable(part, dtype)).to(self.device)
@@ -231,10 +232,6 @@ class CSRSamples(Samples):
             )
         )
         return CSRBlock(*tensors, self._offset, self.n_features, norms)
-
-    def _scaled(self, values, rows, counts):
-        """Stored values of some rows, `counts` of each, at the scale of the frame."""
-        return values if self.frame.scale == 1 else values * self.frame.scale
 
     def rows(self, indices, columns=None):
         """Rows by index, dense, in the frame: a tensor (len(indices), d), float64.
@@ -253,7 +250,7 @@ def _writeable(array, dtype):
     return array if array.flags.writeable else array.copy()
 
 
-def samples_of(X, device, frame=None, *, keep=None, sparse=CSRSamples):
+def samples_of(X, device, frame=None, *, keep=None):
     """Samples of an array, in their own frame or in a given one.
 
     Parameters
@@ -270,9 +267,6 @@ def samples_of(X, device, frame=None, *, keep=None, sparse=CSRSamples):
         Whether dense X may be kept as one float32 copy, for many passes. None: if it
         is not a memory map.
 
-    sparse : type, default=CSRSamples
-        Of the samples of a CSR matrix.
-
     Returns
     -------
     samples : DenseSamples or CSRSamples
@@ -281,7 +275,7 @@ def samples_of(X, device, frame=None, *, keep=None, sparse=CSRSamples):
         if not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        return sparse(X, frame or frame_of_csr(X), device)
+        return CSRSamples(X, frame or frame_of_csr(X), device)
     if frame is None:
         frame = frame_of_dense(X, rows_per_block(X.shape[1]))
     if keep is None:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
+from sklearn_kmtrf.kernels._blocks import rows_per_block
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._nearest import pair_distances, row_sums
-from sklearn_kmtrf.kernels._samples import CSRSamples, samples_of
+from sklearn_kmtrf.kernels._samples import samples_of
 
 # Between these a row is divided by its length at once.
 _SHORTEST, _LONGEST = 2.0**-960, 2.0**960
@@ -56,39 +58,30 @@ def unit_rows_(rows):
     return rows
 
 
-class UnitCSRSamples(CSRSamples):
-    """Rows of a SciPy CSR matrix, of length one."""
-
-    def __init__(self, X, frame, device):
-        super().__init__(X, frame, device)
-        self._divisors = np.ones((2, self.n_samples))
-        step = self.rows_per_block(1)
-        for start in range(0, self.n_samples, step):
-            rows = slice(start, start + step)
-            self._divisors[:, rows] = _divisors(X.data, X.indptr[start:][: step + 1])
-        if (self._divisors[0] == 1).all():
-            self._divisors = self._divisors[1:]
-
-    def _scaled(self, values, rows, counts):
-        """Stored values of some rows, `counts` of each, as parts of unit rows."""
-        if isinstance(rows, torch.Tensor):
-            rows = rows.cpu().numpy()
-        for divisor in self._divisors:
-            values = values / np.repeat(divisor[rows], counts)
-        return values
+def unit_csr(X):
+    """A CSR matrix with rows of length one, float64; it shares the indices of X."""
+    values = np.empty(X.nnz)
+    step = rows_per_block(X.nnz // max(1, X.shape[0]))
+    for start in range(0, X.shape[0], step):
+        indptr = X.indptr[start : start + step + 1]
+        stored, counts = slice(indptr[0], indptr[-1]), np.diff(indptr)
+        part = X.data[stored].astype(np.float64)
+        for divisor in _divisors(part, indptr):
+            part /= np.repeat(divisor, counts)
+        values[stored] = part
+    return type(X)((values, X.indices, X.indptr), shape=X.shape)
 
 
-def _divisors(data, indptr):
+def _divisors(values, indptr):
     """Two numbers for each of some CSR rows that divide it to length one, (2, m)."""
     counts, out = np.diff(indptr), np.ones((2, len(indptr) - 1))
     filled = counts > 0
     if not filled.any():
         return out
     begins = indptr[:-1][filled] - indptr[0]
-    values = data[indptr[0] : indptr[-1]].astype(np.float64)
     largest = np.maximum.reduceat(np.abs(values), begins)
     largest[largest == 0] = 1
-    values /= np.repeat(largest, counts[filled])
+    values = values / np.repeat(largest, counts[filled])
     lengths = np.sqrt(np.add.reduceat(np.square(values), begins))
     lengths[lengths == 0] = 1
     at_once = (largest > _SHORTEST) & (largest < _LONGEST)
@@ -116,10 +109,15 @@ def unit_samples_of(X, device, frame=None, *, keep=None):
 
     Returns
     -------
-    samples : DenseSamples or UnitCSRSamples
+    samples : DenseSamples or CSRSamples
     """
     frame = frame or UnitFrame(np.zeros(X.shape[1]))
-    return samples_of(X, device, frame, keep=keep, sparse=UnitCSRSamples)
+    if sp.issparse(X):
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        X = unit_csr(X)
+    return samples_of(X, device, frame, keep=keep)
 
 
 def merge_coinciding(centers):
