@@ -21,7 +21,9 @@ PROGRAM = "python -m sklearn_kmtrf"
 # What --estimator accepts: short name -> public class.
 ESTIMATORS = {
     "kmeans": "TransformerKMeans",
+    "robust": "RobustTransformerKMeans",
     "spherical": "SphericalTransformerKMeans",
+    "trimmed": "TrimmedTransformerKMeans",
 }
 
 DELIMITER_NAMES = {"comma": ",", "semicolon": ";", "space": " ", "tab": "\t"}

@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from sklearn_kmtrf._base import BaseTransformerKMeans
 from sklearn_kmtrf._progress import FIT_STACKLEVEL
+from sklearn_kmtrf._validation import check_scale
 from sklearn_kmtrf.circuits import ClusteringCircuit
 from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._circuit_run import CircuitAssignment
@@ -214,12 +215,7 @@ class TransformerKMeans(BaseTransformerKMeans):
             small = is_small(problem.samples, self.n_clusters)
             kernel = SmallAssignment if small else Assignment
             return kernel(problem.samples, problem.weights)
-        if not 2.0**-400 < problem.samples.frame.scale < 2.0**400:
-            raise ValueError(
-                "X must have values whose squares are finite and not zero when a "
-                f"circuit is given as weights of {type(self).__name__}. "
-                "Got values near the ends of the floating-point range instead."
-            )
+        check_scale(self, problem.samples.frame.scale)
         circuit = copy.deepcopy(self.weights).to(problem.samples.device).eval()
         return CircuitAssignment(problem.samples, circuit)
 

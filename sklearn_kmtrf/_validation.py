@@ -13,6 +13,8 @@ MOST_SAMPLES_OF_FULL_ATTENTION = 2**12
 
 # Weights between these two, and their sums, are far from overflow and underflow.
 _SMALLEST, _LARGEST = 2.0**-300, 2.0**300
+# Scales of data whose squares do not overflow or underflow.
+_SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-400, 2.0**400
 
 
 def validate_samples(estimator, X, *, reset):
@@ -146,6 +148,30 @@ def check_circuit(estimator, X):
             f"{MOST_UPDATE_WEIGHTS} pairs of samples and clusters. "
             f"Got {n_samples} x {estimator.n_clusters} instead; "
             "weights='constructed' runs the same algorithm at any size."
+        )
+
+
+def check_scale(estimator, scale):
+    """Check that a circuit given as `weights` can square the data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named in the error.
+
+    scale : float
+        Of the frame of the data.
+
+    Raises
+    ------
+    ValueError
+        If squares overflow or underflow.
+    """
+    if not _SMALLEST_SCALE < scale < _LARGEST_SCALE:
+        raise ValueError(
+            "X must have values whose squares are finite and not zero when a "
+            f"circuit is given as weights of {type(estimator).__name__}. "
+            "Got values near the ends of the floating-point range instead."
         )
 
 

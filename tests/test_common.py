@@ -3,7 +3,12 @@
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from sklearn_kmtrf import SphericalTransformerKMeans, TransformerKMeans
+from sklearn_kmtrf import (
+    RobustTransformerKMeans,
+    SphericalTransformerKMeans,
+    TransformerKMeans,
+    TrimmedTransformerKMeans,
+)
 
 # Some checks cluster fewer distinct rows than there are clusters.
 pytestmark = pytest.mark.filterwarnings(
@@ -20,7 +25,12 @@ SAME_LAW_ONLY = {
 }
 
 
-ESTIMATORS = [TransformerKMeans(), SphericalTransformerKMeans()]
+ESTIMATORS = [
+    TransformerKMeans(),
+    SphericalTransformerKMeans(),
+    TrimmedTransformerKMeans(),
+    RobustTransformerKMeans(),
+]
 
 
 @parametrize_with_checks(

@@ -95,7 +95,7 @@ class Assignment:
         self._runs_out = torch.empty(n_samples, dtype=torch.float32, device=device)
         self._spent = centers.new_zeros(len(centers))
         self._score(self.samples.blocks(len(centers)))
-        self.sums = sums_by_label(self.samples, self.weights, self.labels, centers)
+        self._renew_sums()
 
     def _weights_of(self, rows):
         return None if self.weights is None else pick(self.weights, rows)
@@ -152,12 +152,14 @@ class Assignment:
         self.labels[index] = decide(self.samples, index, near, centers)
         self._runs_out[index] = -torch.inf
 
+    def _renew_sums(self):
+        """Sum all samples by label, from scratch."""
+        self.sums = sums_by_label(self.samples, self.weights, self.labels, self.centers)
+
     def _update_sums(self, index, old):
         """Move the samples of an index from the sums of their old labels."""
         if len(index) > _MOST_CHANGED * self.samples.n_samples:
-            self.sums = sums_by_label(
-                self.samples, self.weights, self.labels, self.centers
-            )
+            self._renew_sums()
             return
         place = 0
         for part, block in self.samples.parts(index, 1):
@@ -207,9 +209,7 @@ class Assignment:
         saved = self.centers * (2 * sums - mass[:, None] * self.centers)
         objective = spread - saved.sum()
         if objective < CANCELLED * spread:
-            self.sums = sums_by_label(
-                self.samples, self.weights, self.labels, self.centers
-            )
+            self._renew_sums()
             return self.inertia()
         return float(objective)
 

@@ -107,7 +107,7 @@ def frame_of_dense(X, block_rows):
             # Values near the largest float.
             share = (block.astype(np.float64) / n_samples).sum(axis=0)
         mean += share
-    shift = np.clip(_round_to_spread(mean, low, high), low, high)
+    shift = np.clip(round_to_spread(mean, low, high), low, high)
     with np.errstate(over="ignore"):
         reach = max(np.max(high - shift), np.max(shift - low))
     return Frame(shift, _safe_scale(min(reach, np.finfo(np.float64).max)))
@@ -131,7 +131,7 @@ def frame_of_csr(X):
     return Frame(np.zeros(X.shape[1]), _safe_scale(float(reach)))
 
 
-def _round_to_spread(mean, low, high):
+def round_to_spread(mean, low, high):
     """`mean` rounded to a few bits below the spread of each feature.
 
     A shift that is a short binary number leaves the differences to it exact: with

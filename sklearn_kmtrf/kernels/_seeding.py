@@ -55,7 +55,7 @@ def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
     indices : ndarray (n_clusters,), int64
     """
     n_trials = 2 + int(np.log(n_clusters))
-    choose = _WeightedChoice(samples.n_samples, weights)
+    choose = WeightedChoice(samples.n_samples, weights)
     first = choose.first(random_state)
     kind = SmallPotential if is_small(samples, n_trials) else _Potential
     potential = kind(samples, weights, first)
@@ -67,7 +67,7 @@ def greedy_kmeans_plusplus(samples, weights, n_clusters, random_state):
     return np.array(indices)
 
 
-class _WeightedChoice:
+class WeightedChoice:
     """Draws samples by weight, and by weight times squared distance."""
 
     def __init__(self, n_samples, weights):

@@ -91,14 +91,21 @@ class SmallAssignment(Assignment):
         else:
             changed = np.flatnonzero((codes > before).any(0))
         if len(changed) > _MOST_CHANGED * codes.shape[1]:
-            self._sums = _product(codes.astype(np.float64), self._summands)
+            self._renew_sums()
         elif len(changed):
-            codes, before = codes[:, changed], before[:, changed]
-            signs = np.subtract(codes, before, dtype=np.float64)
-            self._sums += _product(signs, self._summands[changed])
-            # Taking away leaves a rest by rounding where there should be nothing.
-            self._sums[self._sums[:, -1] == 0] = 0
+            self._update_sums(changed, before[:, changed])
         return len(changed)
+
+    def _renew_sums(self):
+        """Sum all samples by label, by a product with the codes."""
+        self._sums = _product(self._codes.astype(np.float64), self._summands)
+
+    def _update_sums(self, index, old):
+        """Move the samples of an index from the sums of their old codes (k, m)."""
+        signs = np.subtract(self._codes[:, index], old, dtype=np.float64)
+        self._sums += _product(signs, self._summands[index])
+        # Taking away leaves a rest by rounding where there should be nothing.
+        self._sums[self._sums[:, -1] == 0] = 0
 
     @property
     def labels(self):
@@ -146,7 +153,7 @@ class SmallAssignment(Assignment):
         """Weighted sum of squared distances; see `Assignment`."""
         objective = self._spread + self._saved
         if objective < CANCELLED * self._spread:
-            self._sums = _product(self._codes.astype(np.float64), self._summands)
+            self._renew_sums()
             return self.inertia()
         return objective
 

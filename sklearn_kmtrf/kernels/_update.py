@@ -53,7 +53,7 @@ def update(assignment):
     if sums.counts.all():
         new, relocated = assignment.means(sums), None
     else:
-        sums, relocated, labels, left = _relocate_empty(assignment, objective)
+        sums, relocated, labels, left = relocate_empty(assignment, objective)
         new = assignment.means(sums)
         unfilled = where(sums.counts == 0)
         if len(unfilled):
@@ -65,11 +65,15 @@ def update(assignment):
         saved[relocated] = 0
     left -= float(saved.sum())
     if left < CANCELLED * objective:
-        left = float(total(assignment.distances(new, labels), assignment.weights))
+        distances, weights = assignment.distances(new, labels), assignment.weights
+        if weights is not None:
+            # Samples without a say may be so far that their distance overflows.
+            distances.masked_fill_(weights == 0, 0)
+        left = float(total(distances, weights))
     return Update(new, objective, left, float(move.square().sum()))
 
 
-def _relocate_empty(assignment, objective):
+def relocate_empty(assignment, objective):
     """Sums after each center without mass took the sample farthest from its own.
 
     The rule of scikit-learn: the e farthest samples (in the order in which
