@@ -10,6 +10,7 @@ from sklearn_kmtrf._version import __version__
 
 _ESTIMATORS = {
     "RobustTransformerKMeans": "sklearn_kmtrf._robust_kmeans",
+    "SoftTransformerKMeans": "sklearn_kmtrf._soft_kmeans",
     "SphericalTransformerKMeans": "sklearn_kmtrf._spherical_kmeans",
     "TransformerKMeans": "sklearn_kmtrf._kmeans",
     "TrimmedTransformerKMeans": "sklearn_kmtrf._trimmed_kmeans",

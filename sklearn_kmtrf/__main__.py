@@ -22,6 +22,7 @@ PROGRAM = "python -m sklearn_kmtrf"
 ESTIMATORS = {
     "kmeans": "TransformerKMeans",
     "robust": "RobustTransformerKMeans",
+    "soft": "SoftTransformerKMeans",
     "spherical": "SphericalTransformerKMeans",
     "trimmed": "TrimmedTransformerKMeans",
 }

@@ -460,11 +460,15 @@ class BaseTransformerKMeans(
             Index of the cluster of each sample.
         """
         with torch.inference_mode():
-            X, samples = self._samples_like_training(X)
-            centers = Centers(self._centers_in_frame(samples))
-            labels = np.empty(samples.n_samples, dtype=np.int32)
-            for rows, block in samples.blocks(len(centers)):
-                labels[rows] = self._labels_of(block, centers).cpu().numpy()
+            _, samples = self._samples_like_training(X)
+            return self._labels(samples)
+
+    def _labels(self, samples):
+        """Label of each sample, for `cluster_centers_` as they are."""
+        centers = Centers(self._centers_in_frame(samples))
+        labels = np.empty(samples.n_samples, dtype=np.int32)
+        for rows, block in samples.blocks(len(centers)):
+            labels[rows] = self._labels_of(block, centers).cpu().numpy()
         return labels
 
     def fit_transform(self, X, y=None, sample_weight=None):

@@ -17,8 +17,9 @@ from sklearn_kmtrf._contaminated import (
 )
 from sklearn_kmtrf._starts import number_of_runs
 from sklearn_kmtrf.circuits import ClusteringCircuit, robust_circuit
+from sklearn_kmtrf.kernels._descent import descend
 from sklearn_kmtrf.kernels._lloyd import lloyd
-from sklearn_kmtrf.kernels._robust import RobustAssignment, robust_kmeans
+from sklearn_kmtrf.kernels._robust import RobustAssignment
 from sklearn_kmtrf.kernels._trimmed import TrimmedAssignment, kept_mass, lower_median
 
 # Share that the starts trim.
@@ -238,7 +239,7 @@ class RobustTransformerKMeans(BaseContaminated):
     def _run(self, problem, centers, report, squared_radius):
         """Iterations from given centers, by the kernel or a given circuit."""
         nearest = self._kernel_or_circuit(problem.samples)
-        return robust_kmeans(
+        return descend(
             RobustAssignment(nearest, problem.weights, squared_radius),
             centers,
             max_iterations=self.max_iter,

@@ -7,6 +7,7 @@ import torch
 
 from sklearn_kmtrf import (
     RobustTransformerKMeans,
+    SoftTransformerKMeans,
     TransformerKMeans,
     TrimmedTransformerKMeans,
 )
@@ -16,6 +17,7 @@ from sklearn_kmtrf.kernels._assignment import Assignment
 from sklearn_kmtrf.kernels._frame import Frame
 from sklearn_kmtrf.kernels._robust import RobustAssignment
 from sklearn_kmtrf.kernels._samples import samples_of
+from sklearn_kmtrf.kernels._soft import SoftAssignment
 from sklearn_kmtrf.kernels._trimmed import TrimmedAssignment, kept_mass
 from sklearn_kmtrf.kernels._weighing import Labels, SmallLabels
 from tests import _reference
@@ -23,6 +25,8 @@ from tests._cases import is_stable, problems
 from tests.circuits.test_equivalence import (
     robust_radius,
     robust_trajectories,
+    soft_gamma,
+    soft_trajectories,
     trimmed_trajectories,
 )
 
@@ -87,7 +91,7 @@ def test_estimator_performs_the_iterations_of_its_circuit():
         np.testing.assert_allclose(stopped.cluster_centers_, centers, atol=1e-10)
 
 
-# The variants that weigh samples by distance
+# The variants
 
 
 def weighed_iterations(assignment, C):
@@ -138,15 +142,33 @@ def test_robust_kernel_and_numpy_agree(kind, monkeypatch):
     assert_kernel_agrees(make, robust_trajectories(), kind, monkeypatch)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_soft_kernel_and_numpy_agree(sparse, monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK_ELEMENTS", 2**11)
+    monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 29)
+    for problem, expected in soft_trajectories():
+        X = sp.csr_array(problem.X) if sparse else problem.X
+        samples = samples_of(X, torch.device("cpu"), Frame(np.zeros(X.shape[1])))
+        gamma, centers = soft_gamma(problem.X, problem.C), torch.from_numpy(problem.C)
+        assignment = SoftAssignment(samples, None, gamma)
+        for wanted in expected:
+            assignment.move_to(centers)
+            centers = assignment.next_centers()
+            np.testing.assert_allclose(
+                centers, wanted, rtol=0, atol=1e-10, err_msg=problem.name
+            )
+
+
 @pytest.mark.parametrize(
     ("cls", "params"),
     [
         (TrimmedTransformerKMeans, {"trim_fraction": 0.13}),
         (RobustTransformerKMeans, {}),
         (RobustTransformerKMeans, {"gamma": 0.2}),
+        (SoftTransformerKMeans, {"gamma": 3.0}),
     ],
 )
-def test_estimator_performs_the_iterations_of_its_weighing_circuit(cls, params):
+def test_estimator_performs_the_iterations_of_its_own_circuit(cls, params):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(307, 5)), rng.uniform(-99, 99, size=(23, 5))])
     start = X[:7].copy()

@@ -67,6 +67,21 @@ class CenterSums:
             self.mass[empty] = 0
             self.sums[empty] = 0
 
+    def add_shares_(self, block, shares):
+        """Add the rows of a block, each shared among all labels, in place.
+
+        Parameters
+        ----------
+        block : DenseBlock or CSRBlock
+            Of m rows.
+
+        shares : tensor (m, n_clusters), float64
+            Weight of each row for each label.
+        """
+        block.add_shared_sums_(self.sums, shares)
+        self.mass += shares.sum(0)
+        self.counts += (shares > 0).sum(0)
+
     def merge_(self, other):
         """Add the sums over other samples, in place; associative up to rounding."""
         self.sums += other.sums

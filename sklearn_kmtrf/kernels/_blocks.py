@@ -148,6 +148,10 @@ class DenseBlock:
         rows = self.values if weights is None else self.values * weights[:, None]
         sums.index_add_(0, labels, rows, alpha=sign)
 
+    def add_shared_sums_(self, sums, shares):
+        """Add the rows to all sums (k, d), by their shares (m, k), in place."""
+        sums += product(shares.T, self.values)
+
 
 class CSRBlock:
     """Some rows of a CSR matrix, never made dense.
@@ -276,6 +280,12 @@ class CSRBlock:
         if self.offset is not None:
             mass = torch.bincount(labels, weights, minlength=len(sums))
             sums.sub_(mass[:, None] * self.offset, alpha=sign)
+
+    def add_shared_sums_(self, sums, shares):
+        """Add the rows to all sums (k, d), by their shares (m, k), in place."""
+        sums += (self.matrix.t() @ shares).T
+        if self.offset is not None:
+            sums -= shares.sum(0)[:, None] * self.offset
 
 
 def _places(wanted, size):

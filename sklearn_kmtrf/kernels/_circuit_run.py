@@ -26,6 +26,9 @@ class CircuitAssignment(Assignment):
     ----------
     labels, centers, sums
         As of `Assignment`.
+
+    found : tensor (n_clusters, n_features), float64
+        Where the circuit moves the centers.
     """
 
     def __init__(self, samples, circuit):
@@ -52,7 +55,7 @@ class CircuitAssignment(Assignment):
             tokens.append(assigned)
             labels.append(attention["assignment"].argmax(-1))
         moved, _ = circuit.move(center_tokens, torch.cat(tokens))
-        self._found = layout.part(moved, "features").to(centers.dtype) / unit
+        self.found = layout.part(moved, "features").to(centers.dtype) / unit
         before, self.labels = self.labels, torch.cat(labels)
         self.centers = centers
         self.sums = sums_by_label(self.samples, self.weights, self.labels, centers)
@@ -63,4 +66,4 @@ class CircuitAssignment(Assignment):
     def means(self, sums):
         """The centers of the circuit, but for clusters that a relocation changed."""
         same = sums.counts == self.sums.counts
-        return torch.where(same[:, None], self._found, super().means(sums))
+        return torch.where(same[:, None], self.found, super().means(sums))

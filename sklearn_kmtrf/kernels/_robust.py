@@ -9,10 +9,8 @@ rho is concave. So for given D the line that touches it lies above, its slope is
 lowers the line and F with it. The next assignment lowers every D. Hence F never rises.
 """
 
-import torch
-
 from sklearn_kmtrf.kernels._accumulators import total
-from sklearn_kmtrf.kernels._lloyd import LloydRun
+from sklearn_kmtrf.kernels._descent import movement_resolution
 from sklearn_kmtrf.kernels._update import relocate_empty
 from sklearn_kmtrf.kernels._weighing import WeighedAssignment
 
@@ -43,6 +41,17 @@ class RobustAssignment(WeighedAssignment):
         loss = inside.mul_(1 - inside / 2)
         return float(total(loss, self.given)) * self.squared_radius
 
+    def next_centers(self):
+        """Weighted means of the clusters.
+
+        A center with no sample within the radius moves to the sample farthest from its
+        own center that has a weight.
+        """
+        sums = self.sums
+        if not sums.counts.all():
+            sums, *_ = relocate_empty(self, 0.0)
+        return self.means(sums)
+
     def resolution(self):
         """Squared movement of the centers that is rounding of their sums."""
         counted = float(self.weights.sum())
@@ -50,60 +59,4 @@ class RobustAssignment(WeighedAssignment):
             return 0.0
         near = self._distances.masked_fill(self.weights == 0, 0)
         typical = float(near @ self.weights) / counted
-        size = float(self.centers.square().sum()) + len(self.centers) * typical
-        eps = torch.finfo(torch.float64).eps
-        return 4 * eps**2 * self.samples.n_samples * size
-
-
-def robust_kmeans(assignment, centers, *, max_iterations, tolerance, on_iteration=None):
-    """Iterations of robust k-means from given centers.
-
-    A center with no sample within the radius moves to the sample farthest from its own
-    center that has a weight.
-
-    Parameters
-    ----------
-    assignment : RobustAssignment
-        New.
-
-    centers : tensor (n_clusters, n_features), float64
-        Start, in the frame of the samples.
-
-    max_iterations : int
-
-    tolerance : float
-        Squared movement of the centers that ends the run, in units of the frame.
-
-    on_iteration : callable, default=None
-        As of :func:`~sklearn_kmtrf.kernels._lloyd.lloyd`; the movement is None if it
-        is no more than rounding.
-
-    Returns
-    -------
-    run : LloydRun
-        The history has F of the centers after each iteration.
-    """
-    history, converged, stopped = [], False, False
-    assignment.move_to(centers)
-    objective = assignment.objective()
-    while len(history) < max_iterations and not (converged or stopped):
-        new = _new_centers(assignment)
-        movement = float((new - centers).square().sum())
-        if movement <= assignment.resolution():
-            movement = None
-        converged = movement is None or movement <= tolerance
-        began_with, centers = objective, new
-        assignment.move_to(centers)
-        objective = assignment.objective()
-        history.append(objective)
-        if on_iteration is not None:
-            stopped = bool(on_iteration(began_with, centers, movement))
-    return LloydRun(assignment, objective, centers, len(history), converged, history)
-
-
-def _new_centers(assignment):
-    """Weighted means, after centers without weight moved to samples with some."""
-    sums = assignment.sums
-    if not sums.counts.all():
-        sums, *_ = relocate_empty(assignment, 0.0)
-    return assignment.means(sums)
+        return movement_resolution(self.samples, self.centers, typical)

@@ -120,16 +120,23 @@ def has_soft_digits(X, C):
     return True
 
 
-@every_attention
-def test_soft(attention):
-    found = problems(has_soft_digits)
-    assert len(found) >= 50
-    for problem in found:
+def soft_trajectories():
+    pairs = []
+    for problem in problems(has_soft_digits):
         gamma = soft_gamma(problem.X, problem.C)
         centers, expected = problem.C, []
         for _ in range(N_ITERATIONS):
             centers = reference.soft(problem.X, centers, gamma)[0]
             expected.append(centers)
+        pairs.append((problem, expected))
+    assert len(pairs) >= 50
+    return pairs
+
+
+@every_attention
+def test_soft(attention):
+    for problem, expected in soft_trajectories():
+        gamma = soft_gamma(problem.X, problem.C)
         circuit = soft_circuit(**size(problem), gamma=gamma, attention=attention)
         assert_same_trajectory(circuit, problem, expected, reembed=False)
 
